@@ -101,10 +101,10 @@ class Partition:
 
         return template(graph, self.target, trace)
 
-    def built(self, plan: Plan) -> Instance:
-        """Returns an instance of a plan for other shapes; it shares the weights. Raises
-        BuildError with a sentence."""
-        instance = self._built(plan, self.instance.program)
+    def built(self, plan: Plan, sibling: Program | None) -> Instance:
+        """Returns an instance of a plan for other shapes, which shares the weights of a program of
+        this partition (by default the first). Raises BuildError with a sentence."""
+        instance = self._built(plan, sibling or self.instance.program)
         instance.program.forget_constants()
         for found in _watching.values():
             found.append((self, instance))

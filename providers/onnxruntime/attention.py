@@ -109,9 +109,9 @@ def as_integers(e: Builder, x: int) -> int:
     return x if known is None else e.index(known)
 
 
-def gathered(e: Builder, places: int, values: Sequence[int]) -> int:
-    """Returns `values` gathered at the indices `places`; one out of range fails the run."""
-    return e.add("gather", e.index(values), places, axis=0, raises=True)
+def gathered(e: Builder, places: int, count: int, first: int = 0) -> int:
+    """Returns places + first; a place that is not below `count` fails the run."""
+    return e.add("gather", e.counting(count, first), places, axis=0, raises=True)
 
 
 def _sum(e: Builder, *terms: int | None) -> int | None:
@@ -157,7 +157,7 @@ def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int
     shape = e.shape(given)
     if raises and len(shape) == 1:
         most = e.add("minimum", as_integers(e, given), e.index([keys]), dtype="i32")
-        given = gathered(e, most, range(keys + 1))
+        given = gathered(e, most, keys + 1)
     given = e.add("cast", given, dtype="f32")
     given = e.reshape(given, _masks(scores)[shape])
     least = 0.0 if len(shape) > 1 else e.const(np.arange(scores[2]))

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
-from tflgpu_plugin.ir import Refusal, Unfit, asks, needs
+from tflgpu_plugin.ir import Refusal, Unfit, asks, integer, needs
 from tflgpu_plugin.providers import Builder
 
 from .attention import BOTH_PASTS, as_integers, gathered, heads_first, of_heads
@@ -30,7 +28,7 @@ def grouped_query(e: Builder) -> list[int | None]:
     widths = [count * _depth(e) for count in (heads, kv_heads, kv_heads)]
     q, k, v = map(e.x, (0, KEY, VALUE)) if e.has(KEY) else parts(e, e.x(0), widths)
     most = max(before + length, _buffer(e))
-    lengths = gathered(e, e.reshape(as_integers(e, e.x(LAST)), (batch,)), range(1, most + 1))
+    lengths = gathered(e, e.reshape(as_integers(e, e.x(LAST)), (batch,)), most, first=1)
     first = e.add("sub", lengths, e.index([length])) if before else e.index([0] * batch)
     if e.integer("do_rotary"):
         turns = [_angles(e, e.x(p), first, length) for p in (COS, SIN)]
@@ -49,7 +47,7 @@ def grouped_query(e: Builder) -> list[int | None]:
 def _angles(e: Builder, table: int, first: int, length: int) -> int:
     """Returns the rows of `table` (cosines or sines) for `length` positions of each batch, from the
     position in the tensor `first` on; with a past it is known only during a run."""
-    places = e.add("add", e.reshape(first, (-1, 1)), e.index(np.arange(length)))
+    places = e.add("add", e.reshape(first, (-1, 1)), e.counting(length))
     return e.add("gather", table, places, axis=0, raises=True)
 
 
@@ -67,8 +65,7 @@ def _filled(e: Builder, t: int, total: int) -> int:
     batch, heads, length, depth = e.shape(t)
     if length >= total:
         return t
-    rest = np.zeros((batch, heads, total - length, depth))
-    return e.add("concat", t, e.const(rest), axis=2)
+    return e.add("concat", t, e.filled((batch, heads, total - length, depth)), axis=2)
 
 
 def _buffer(e: Builder) -> int:
@@ -78,7 +75,7 @@ def _buffer(e: Builder) -> int:
 
 def _past(e: Builder) -> int:
     """Returns the number of valid past keys."""
-    return int(e.value(TOTAL).reshape(-1)[0]) - e.shape(e.x(0))[1]
+    return integer(e.value(TOTAL).reshape(-1)[0]) - e.shape(e.x(0))[1]
 
 
 def _depth(e: Builder) -> int:

@@ -136,7 +136,7 @@ def _lengths(e: Builder) -> int | None:
     run fails for a length that is negative or over the number of steps."""
     if not _ends(e):
         return None
-    return gathered(e, as_integers(e, e.x(LENGTHS)), range(_steps(e) + 1))
+    return gathered(e, as_integers(e, e.x(LENGTHS)), _steps(e) + 1)
 
 
 def _together(e: Builder) -> bool:

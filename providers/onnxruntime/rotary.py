@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tflgpu_plugin.ir import Condition, Shape, needs
 from tflgpu_plugin.providers import Builder
 
@@ -37,7 +35,7 @@ def _of_host(e: Builder, first: int, places: int | None) -> int:
     turns = [e.x(first), e.x(first + 1)]
     if places is not None:
         if e.rank(places) == 1:
-            places = e.add("add", places, e.index(np.arange(length)))
+            places = e.add("add", places, e.counting(length))
         turns = [e.add("gather", turn, places, axis=0, raises=True) for turn in turns]
     return turned(e, e.x(0), turns, heads, "interleaved")
 

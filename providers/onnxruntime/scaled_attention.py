@@ -35,9 +35,7 @@ def attention(e: Builder) -> list[int | None]:
     heads, kv_heads = e.integer("q_num_heads", 1), e.integer("kv_num_heads", 1)
     k, v, before = with_past(e, k, v, kv_heads, PAST)
     mask, lengths = _added(e, -np.inf), e.get(LENGTHS)
-    lengths = (
-        None if lengths is None else gathered(e, as_integers(e, lengths), range(e.shape(k)[-2] + 1))
-    )
+    lengths = None if lengths is None else gathered(e, as_integers(e, lengths), e.shape(k)[-2] + 1)
     seen = partial(
         of_heads, mask=mask, lengths=lengths, causal=e.integer("is_causal") == 1,
         past=before if lengths is None else None,

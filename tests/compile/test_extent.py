@@ -25,6 +25,7 @@ from tflgpu_plugin.ir.symbolic import (
     sliced,
     surely_divides,
     symbolic,
+    within,
 )
 
 Numbers = Sequence[Any]
@@ -183,3 +184,12 @@ def test_keys_of_equal_numbers_are_equal() -> None:
     trace, (a, b) = traced(30, 30)
     assert hashed((a, (1, a))) == hashed((a + 0, (1, a * 1))) and hashed(a) != hashed(b)
     assert hashed((1, 2)) == (1, 2) and not trace.fixed and not trace.guards
+
+
+def test_numbers_are_within_limits() -> None:
+    trace, (a,) = traced(30)
+    assert within(np.array([1, 5]), 1, 5) and within(np.array([], np.int64), 3)
+    assert not within(np.array([1, 5]), 2) and not within(np.array([1, 5]), None, 4)
+    assert within(integers([a, 2]), 2) and not trace.guards
+    assert within(integers([a, 2]), 2, 31) and not within(integers([a, 2]), None, 29)
+    assert len(trace.guards) == 2

@@ -18,7 +18,16 @@ from tflgpu_plugin.compile import compiler, memory
 from tflgpu_plugin.compile.memory import Life
 from tflgpu_plugin.ir import Graph, Target
 from tflgpu_plugin.ir.extent import Extent, Trace
-from tflgpu_plugin.ir.plan import FORMULAS, GUARDS, WORDS, Buffer, Plan, Port, Symbols
+from tflgpu_plugin.ir.plan import (
+    FORMULAS,
+    GUARDS,
+    WORDS,
+    Buffer,
+    Plan,
+    Port,
+    Symbols,
+    forgotten,
+)  # fmt: skip
 from tflgpu_plugin.ir.polynomial import Atom, Guard, Terms
 from tflgpu_plugin.ir.symbolic import Word
 
@@ -83,6 +92,15 @@ class Template:
     def fits(self, symbols: Mapping[int, int]) -> bool:
         """Whether the plan holds for these values of the symbols, with larger buffers if needed."""
         return Values(self.trace, symbols).hold(self.trace.conditions)
+
+    def forget_constants(self) -> None:
+        """Releases the values of constants, which a program of this template has on the device."""
+        plan = self.plan
+        weights = tuple(
+            replace(weight, digest=digest, pack=forgotten, data=None)
+            for weight, digest in zip(plan.weights, plan.digests, strict=True)
+        )
+        self.plan = replace(plan, weights=weights)
 
     def settled(self, symbols: Mapping[int, int], room: Mapping[int, int], places: Places) -> Plan:
         """Returns the plan for these values of the symbols, whose buffers also have the sizes for

@@ -120,7 +120,8 @@ class PlacedPartition:
             if found is None:
                 return False
             plan = found.template.settled(found.symbols, found.room, found.places)
-            instance = partition.built(plan)
+            instance = partition.built(plan, found.program)
+            found.made_on_the_device(instance.program)
         except Exception as error:
             log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
             return False

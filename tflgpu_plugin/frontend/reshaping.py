@@ -16,10 +16,12 @@ from tflgpu_plugin.ir.extent import LEAST, Trace
 
 if TYPE_CHECKING:
     from tflgpu_plugin.compile.template import Template
+    from tflgpu_plugin.runtime.program import Program
 
 Flat = tuple[int, ...]  # for each input its rank and extents, then for each run value its numbers
 KEPT = 8  # templates, and shapes of earlier runs
-MARGIN = 4  # a buffer that has become too small grows by 1 / MARGIN more than needed
+MARGIN = 4  # a buffer that has become too small grows by 1 / MARGIN more than needed, ...
+STEPS = 32  # ... or by so many steps, if it grows in small ones
 
 
 def flat(shapes: Sequence[Shape]) -> list[int]:
@@ -30,12 +32,20 @@ def flat(shapes: Sequence[Shape]) -> list[int]:
 @dataclass
 class Symbolic:
     """A template made for the shapes `made`, whose symbols are at `places` (position in the flat
-    list, symbol); `room` are the values of symbols for which its buffers suffice."""
+    list, symbol); `room` are the values of symbols for which its buffers suffice,
+    and `program` the last one that was built."""
 
     made: Flat
     places: tuple[tuple[int, int], ...]
     template: Template
     room: dict[int, int]
+    program: Program | None = None
+
+    def made_on_the_device(self, program: Program) -> None:
+        """Remembers a program of the template, which has its constants. Those of the host may be
+        freed."""
+        self.program = program
+        self.template.forget_constants()
 
     @property
     def symbols(self) -> dict[int, int]:
@@ -55,8 +65,10 @@ class Symbolic:
     def grown(self, values: dict[int, int]) -> None:
         """Makes room for these values of the symbols, and more where one grows again."""
         for symbol, value in values.items():
-            if value > self.room[symbol]:
-                self.room[symbol] = value + value // MARGIN
+            step = value - self.room[symbol]
+            if step > 0:
+                small = 2 * MARGIN * step <= value
+                self.room[symbol] = value + max(value // MARGIN, STEPS * step if small else 0)
 
 
 @dataclass

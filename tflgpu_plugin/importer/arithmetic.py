@@ -11,10 +11,8 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.extent import Extent, integer
-from tflgpu_plugin.ir.symbolic import example, integers, is_symbolic, symbolic
+from tflgpu_plugin.ir.symbolic import integers, is_symbolic, symbolic
 from tflgpu_plugin.ops import evaluation
-
-LONGEST = 1 << 12  # elements of a constant that a symbolic number of steps is taken from
 
 
 def shape(e: Builder) -> int:
@@ -70,9 +68,7 @@ def _symbolic_steps(e: Builder, first: int, last: int, by: int) -> int:
         return e.const(integers([first + k * by for k in range(count)]), np.int64)
     if e.known_limit or by != 1:
         raise _unknown(e)
-    most = max(1 << example(last).bit_length() + 1, LONGEST)
-    longest = e.const(np.arange(most), np.int64)
-    return e.add("slice", longest, e.index([first]), e.index([count]))
+    return e.counting(count, first)
 
 
 def common_shape(e: Builder) -> int:

@@ -18,7 +18,7 @@ from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
 from tflgpu_plugin.importer.tensors import TensorId
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.extent import Extent, integer
 from tflgpu_plugin.ir.graph import (
     COMPLEX,
     NUMPY_DTYPES,
@@ -31,11 +31,14 @@ from tflgpu_plugin.ir.graph import (
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
 from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
-from tflgpu_plugin.ir.symbolic import hashed, integers, symbolic
+from tflgpu_plugin.ir.symbolic import example, hashed, integers, is_symbolic, symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
+
+
+LONGEST = 1 << 12  # elements of a constant of which a symbolic number is taken
 
 
 def cast_array(data: Array, dtype: str) -> Array:
@@ -88,6 +91,22 @@ class Builder(NodeReader):
         if symbolic(wide):
             return self.const(wide)
         return self.const(np.clip(wide, limits.min, limits.max).astype(np.int32), np.int32)
+
+    def filled(self, shape: Sequence[int], value: float = 0.0) -> int:
+        """Returns a tensor of this shape with one value, as float32."""
+        if is_symbolic(shape):
+            return self.add("expand", value, self.index(shape))
+        return self.const(np.full(shape, value))
+
+    def counting(self, count: int, first: int = 0) -> int:
+        """Returns `count` consecutive integers as int32. A symbolic number of them is a slice of a
+        longer constant."""
+        if not is_symbolic((count, first)):
+            return self.index(range(first, first + count))
+        if not isinstance(count, Extent):
+            return self.index([first + k for k in range(count)])
+        longest = self.index(range(max(1 << example(first + count).bit_length() + 1, LONGEST)))
+        return self.add("slice", longest, self.index([first]), self.index([count]))
 
     def derived(
         self, tensor: int, *how: Any, make: Callable[[Array], Array], axis: int | None = None

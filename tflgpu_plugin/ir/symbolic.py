@@ -37,6 +37,19 @@ def surely_divides(by: int, number: int) -> bool:
     return all(c % by == 0 for _, c in terms)
 
 
+def within(
+    numbers: np.ndarray[Any, np.dtype[Any]], low: float | None, high: float | None = None
+) -> bool:
+    """Whether all numbers are at least `low` and at most `high` (None: any)."""
+    ends = (
+        numbers.reshape(-1)
+        if symbolic(numbers) or not numbers.size
+        else (numbers.min(), numbers.max())
+    )
+    above = low is None or all(number >= low for number in ends)
+    return bool(above and (high is None or all(number <= high for number in ends)))
+
+
 def hashed(value: Any) -> Hashable:
     """Returns a key that is equal for numbers, or nested tuples of them, that are equal for all
     shapes."""

@@ -13,7 +13,7 @@ def spread(graph: Graph, operand: int, output: int) -> str | None:
     shape, target = graph.shape(operand), graph.shape(output)
     if prod(shape) == 1 and len(shape) <= max(len(target), 1):
         return "scalar"
-    if shape == target:
+    if len(shape) == len(target) and shape == target:  # shapes of unequal ranks are not compared
         return "same"
     if (
         planar(target)

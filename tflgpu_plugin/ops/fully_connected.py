@@ -26,7 +26,7 @@ MANY_ROWS = 8  # from this number on, rows are treated as the pixels of a 1x1 co
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """A weight matrix; no fused tanh."""
     x, weights = operands(graph, node)
-    if len(weights) != 2 or min(prod(x), prod(weights)) < 1:
+    if len(weights) != 2 or 0 in (*x, *weights):
         return Refusal(
             "shape.unsupported", f"Weights of shape {list(weights)} are not a matrix with elements."
         )

@@ -20,6 +20,7 @@ from tflgpu_plugin.ir import bfloat16, quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -170,6 +171,8 @@ def converted(data: Array, dtype: str) -> Array:
     if dtype == BFLOAT16:
         return bfloat16.bits(data.astype(np.float32))
     kind = np.dtype(NUMPY_DTYPES[dtype])
+    if symbolic(data) and kind.kind in "iu":
+        return data
     if kind.kind in "iu" and data.dtype.kind == "f":
         limits, cut = np.iinfo(kind), np.trunc(data.astype(np.float64))
         if not np.all((cut >= limits.min) & (cut <= limits.max)):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.quantization import is_integer
-from tflgpu_plugin.ir.symbolic import f32
+from tflgpu_plugin.ir.symbolic import example, f32
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always
@@ -198,9 +198,8 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     together = threads if threads > WORKGROUP else together
     each = -(-length // together)
     most = 1 if target.software else AHEAD * x.view // 4
-    low.loops(node, each + 2 * isqrt(max(each - 1, 0)) + 20)
-    # Blocks of the square root keep both loops short and the rounding error of sums small.
-    block, ahead = isqrt(max(each - 1, 0)) + 1, min(most, each)
+    block, ahead = _block(each), min(most, each)
+    low.loops(node, each + block + each // block + 18)
     parameters: dict[str, object] = {
         "vectors": vectors,
         "count": elements.count,
@@ -233,6 +232,13 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
         (-(-vectors * together // threads), 1, 1),
         stores=Stores(fused=made is None),
     )
+
+
+@chooses
+def _block(count: int) -> int:
+    """Returns the rounds of the inner loop over so many elements: with the square root, both loops
+    are short and the rounding error of sums is small."""
+    return isqrt(max(example(count) - 1, 0)) + 1
 
 
 def exchanges(target: Target, count: int) -> bool:

@@ -1,0 +1,114 @@
+"""Which shapes of a partition become symbols, and how its templates are found again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tflgpu_plugin.compile.template import Values
+from tflgpu_plugin.frontend.reshaping import KEPT, Flat, Reshaping, flat
+from tflgpu_plugin.ir.extent import Trace
+
+
+class Template:
+    """A template of which only the guards count."""
+
+    def __init__(self, numbers: Flat, trace: Trace) -> None:
+        self.numbers, self.trace = numbers, trace
+
+    def fits(self, symbols: dict[int, int]) -> bool:
+        return Values(self.trace, symbols).hold([*self.trace.guards])
+
+
+EXTENTS = {1, 2, 4, 5}
+
+
+class Made(list[Flat]):
+    """Makes templates that hold below a limit of the first symbol, and lists their shapes."""
+
+    def __init__(self, below: int = 1000) -> None:
+        self.below = below
+
+    def __call__(self, numbers: Flat, trace: Trace) -> Any:
+        self.append(numbers)
+        for number in numbers:
+            assert number < self.below
+        return Template(numbers, trace)
+
+
+def given(a: int, b: int, c: int, d: int) -> Flat:
+    return tuple(flat([(a, b), (c, d)]))
+
+
+def test_the_second_shape_makes_symbols_of_what_differs() -> None:
+    reshaping, make = Reshaping(), Made()
+    assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None
+    found = reshaping.of(given(3, 9, 9, 5), EXTENTS, make)
+    assert found is not None and found.places == ((2, 0), (4, 0)) and found.symbols == {0: 9}
+    assert found.room == {0: 9} and len(make) == 1
+    again = reshaping.of(given(3, 8, 8, 5), EXTENTS, make)
+    assert again is found and len(make) == 1
+    assert found.values(given(3, 8, 9, 5)) is None and found.values(given(4, 8, 8, 5)) is None
+    assert found.values((2, 3)) is None
+
+
+def test_extents_that_become_unequal_get_symbols_of_their_own() -> None:
+    reshaping, make = Reshaping(), Made()
+    for shapes in (given(3, 7, 7, 5), given(3, 9, 9, 5), given(3, 8, 9, 5)):
+        found = reshaping.of(shapes, EXTENTS, make)
+    assert found is not None and found.places == ((2, 0), (4, 1)) and len(make) == 2
+
+
+def test_run_values_and_extents_below_2_are_no_symbols() -> None:
+    reshaping, make = Reshaping(), Made()
+    reshaping.of(given(3, 7, 7, 5), {1, 2}, make)
+    assert reshaping.of(given(3, 7, 7, 6), {1, 2}, make) is None
+    found = reshaping.of(given(1, 8, 7, 6), {1, 2}, make)
+    assert found is not None and found.places == ((2, 0),)
+    assert found.values(given(2, 8, 7, 6)) is None
+    assert reshaping.of(given(0, 1, 7, 6), {1, 2}, make) is None
+
+
+def test_a_guard_that_fails_makes_another_template() -> None:
+    reshaping, make = Reshaping(), Made(10)
+    reshaping.of(given(3, 7, 7, 5), EXTENTS, make)
+    first = reshaping.of(given(3, 8, 8, 5), EXTENTS, make)
+    make.below = 100
+    second = reshaping.of(given(3, 20, 20, 5), EXTENTS, make)
+    assert second is not first and len(make) == 2
+    assert reshaping.of(given(3, 30, 30, 5), EXTENTS, make) is second
+
+
+def test_buffers_grow_by_more_where_they_grow_in_small_steps() -> None:
+    reshaping, make = Reshaping(), Made()
+    reshaping.of(given(3, 100, 7, 5), EXTENTS, make)
+    found = reshaping.of(given(3, 101, 7, 5), EXTENTS, make)
+    assert found is not None and found.room == {0: 101}
+    reshaping.of(given(3, 102, 7, 5), EXTENTS, make)
+    assert found.room == {0: 134}
+    reshaping.of(given(3, 120, 7, 5), EXTENTS, make)
+    assert found.room == {0: 134}
+    reshaping.of(given(3, 400, 7, 5), EXTENTS, make)
+    assert found.room == {0: 500}
+
+
+def test_an_error_reaches_the_caller_and_nothing_is_kept() -> None:
+    reshaping = Reshaping()
+
+    def make(numbers: Flat, trace: Trace) -> Any:
+        raise ZeroDivisionError
+
+    reshaping.of(given(3, 7, 7, 5), EXTENTS, make)
+    with pytest.raises(ZeroDivisionError):
+        reshaping.of(given(3, 8, 8, 5), EXTENTS, make)
+    assert not reshaping.found
+
+
+def test_few_shapes_and_templates_are_kept() -> None:
+    reshaping, make = Reshaping(), Made()
+    for k in range(3 * KEPT):
+        make.below = 100 + 50 * k
+        reshaping.of(given(3, 90 + 50 * k, 7, 5), EXTENTS, make)
+    assert len(make) > KEPT
+    assert len(reshaping.seen) <= KEPT and len(reshaping.found) <= KEPT
