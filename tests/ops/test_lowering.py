@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tflgpu_plugin.ir import Graph, Node, Shape, Target, Tensor
+from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.ops.epilogue import spread
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Raw, Stores
 
@@ -68,3 +72,33 @@ def test_launches_whose_results_nobody_reads_are_dropped() -> None:
 def test_how_a_fused_operand_is_spread(shape: Shape, target: Shape, how: str | None) -> None:
     graph = Graph({0: Tensor("", shape), 1: Tensor("", target)}, (), (), ())
     assert spread(graph, 0, 1) == how
+
+
+def _symbolic(how: str) -> tuple[Constant, Trace]:
+    """Three symbolic numbers 3, 1, 2 as a constant, which is packed so."""
+    trace = Trace()
+    data = np.array([trace.symbol(k, n, 1) for k, n in enumerate((3, 1, 2))], dtype=object)
+    graph = Graph({0: Tensor("sizes", (3,), "i32", data=data)}, (), (), ())
+    packs: dict[str, Callable[[Any], Any]] = {
+        "moved": lambda numbers: np.append(numbers[::-1], 0),
+        "computed": lambda numbers: np.append(2 * numbers, 0),
+        "a table": lambda numbers: np.array([0, 1, 2, 2]),
+    }
+    made = Lowering(graph, Target()).constant(0, how, vectors=1, pack=packs[how])
+    return made, trace
+
+
+def test_symbolic_numbers_that_are_only_moved_stay_symbolic() -> None:
+    made, trace = _symbolic("moved")
+    assert made.data is not None and made.data.dtype == object and not trace.guards
+    assert [*np.ravel(made.pack())] == [3, 2, 1, 0]  # the place of each, from 1
+
+
+@pytest.mark.parametrize(("how", "packed"), [("computed", [6, 2, 4, 0]), ("a table", [0, 1, 2, 2])])
+def test_symbolic_numbers_that_a_layout_computes_with_are_guarded(
+    how: str, packed: list[int]
+) -> None:
+    made, trace = _symbolic(how)
+    assert made.data is not None and made.data.dtype != object
+    assert [*np.ravel(made.pack())] == packed
+    assert len(trace.guards) == 3

@@ -6,7 +6,7 @@ later."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
@@ -17,7 +17,7 @@ import numpy as np
 from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry
-from tflgpu_plugin.ir.plan import Pack
+from tflgpu_plugin.ir.plan import Pack, Weight
 from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
@@ -123,6 +123,15 @@ class Launch:
         return [source for operand, source in self.operands if operand.access != "r"]
 
 
+def _moves(constant: Constant, other: Constant, more: int) -> bool:
+    """Whether `pack` only moves numbers: `other` has each number that is not 0 increased by
+    `more`."""
+    kind = np.int32 if constant.whole else np.float32
+    size = constant.vectors * VECTOR_BYTES
+    first, second = (Weight((), 0, 0, size, c.pack).image().view(kind) for c in (constant, other))
+    return bool((second == np.where(first == 0, 0, first + more)).all())
+
+
 @dataclass
 class Lowering:
     """Collects the launches of a partition. `sizes`: vec4 counts of temporaries. `aliases`: output
@@ -215,9 +224,13 @@ class Lowering:
                 f"A constant of {vectors * VECTOR_BYTES:,} bytes is over this adapter's binding "
                 f"limit of {limit:,}.",
             )
-        if symbolic(data):  # see `Assembly._place_symbolic`
+        if symbolic(data):
             places = np.arange(1, data.size + 1, dtype=np.int32).reshape(data.shape)
-            return Constant((tensor, *how), vectors, lambda: pack(places), data, False, whole)
+            made = Constant((tensor, *how), vectors, lambda: pack(places), data, False, whole)
+            moved = replace(made, pack=lambda: pack(places + places.size))
+            if _moves(made, moved, places.size):  # see `Assembly._place_symbolic`
+                return made
+            data = data.astype(np.int64)  # guards that the numbers stay
         return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
 
     def stored(self, tensor: int) -> Source:

@@ -1,0 +1,35 @@
+"""Networks with open extents, run with many shapes in one session, among them very small ones: each
+run gives what the CPU provider gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from benchmarks.decoding_models import MODELS
+from tests.support.onnx_models import compare, cpu, session
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+LINES = [(1 + width % 3, 3, 48, width) for width in (320, 321, 100, 8, 9, 64, 33, 200, 12, 320)]
+PICTURES = [(1, 3, 60, 50), (1, 3, 70, 61), (1, 3, 81, 77), (2, 3, 12, 87), (2, 3, 57, 46),
+            (3, 3, 5, 9), (1, 3, 74, 1), (1, 3, 1, 1), (1, 3, 128, 130), (2, 3, 33, 20),
+            (1, 3, 70, 61)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"), [("recogniser", LINES), ("mobilenet", PICTURES), ("segmenter", PICTURES)]
+)
+def test_every_shape_gives_what_the_cpu_gives(name: str, shapes: list[tuple[int, ...]]) -> None:
+    data = MODELS[name]()
+    ours, theirs = session(data), cpu(data)
+    for shape in shapes:
+        x = np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+        compare(ours, theirs, {"x": x})
+    report = tflgpu_plugin.report(ours)
+    assert report.count("gpu") == len(report.nodes)
+    (partition,) = report.partitions
+    assert partition.runs == len(shapes)
