@@ -174,3 +174,17 @@ def test_turns_that_keep_the_order_are_reshapes(
     assert node.op == op
     if op == "reshape":
         assert node.attributes == {"shape": n.tensors[y].shape}
+
+
+def test_new_nodes_take_the_place_of_the_first_that_they_replace() -> None:
+    net = ShapedNet()
+    x = net.input()
+    e = Rewriter(net.graph(*[net.same("relu", x) for _ in range(5)]))
+    first, second, third, fourth, last = e.nodes
+    made = [replace(first, id=number) for number in (90, 91)]
+    e.put(made, fourth, second)
+    e.put((), third)
+    assert [node.id for node in e.nodes] == [first.id, 90, 91, last.id]
+    e.put([third], last)
+    e.nodes = [first]  # nodes that are set are not replaced by what was put before
+    assert e.nodes == [first]
