@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tflgpu_plugin
@@ -35,3 +36,14 @@ def test_an_extent_that_becomes_zero_is_planned() -> None:
     ours = run_all(data, [(5, 7), (6, 9), (8, 3), (0, 3), (4, 3), (0, 5), (3, 0)])
     (partition,) = tflgpu_plugin.report(ours).partitions
     assert (partition.runs, partition.host_runs) == (7, 0)
+
+
+def test_sizes_of_resize_that_follow_from_the_shape() -> None:
+    """Its tables are no numbers of the shape, though a plan with symbols holds for few shapes."""
+    nodes = [
+        node("Shape", ["x"], ["extents"]),
+        node("Mul", ["extents", "times"], ["sizes"]),
+        node("Resize", ["x", "", "", "sizes"], ["y"], mode="linear"),
+    ]
+    data = model(nodes, {"x": ("a", "b", "c", "d")}, {"y": None}, {"times": np.array([1, 1, 1, 2])})
+    run_all(data, [(1, 3, 2, 3), (2, 4, 3, 2), (3, 2, 2, 3), (4, 5, 3, 3), (5, 5, 3, 3)])
