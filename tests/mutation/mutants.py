@@ -60,7 +60,9 @@ AREAS: dict[str, tuple[str, ...]] = {
         for name in ("core/adapters", "core/buffer", "core/device", "tflite/handles",
                      "tflite/kernel", "ort/compiled_model", "ort/ep", "ort/run", "core/pipeline",
                      "core/plans", "core/replay", "core/reshape", "core/run", "core/symbols",
-                     "core/timestamps", "tflite/claim",
+                     "core/timestamps", "core/habits", "core/slots",
+                     "core/tensor_blocks", "core/tensors",
+                     "ort/device_memory", "tflite/claim",
                      "tflite/delegate", "tflite/lifetime", "core/log")
     ),
 }  # fmt: skip

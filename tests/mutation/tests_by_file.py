@@ -165,6 +165,7 @@ _NATIVE_TFLITE = (
     "test_sanitized",
     "test_lifetimes",
 )
+_TENSORS = ("test_ort_device_memory", "test_ort_tensors", "test_ort_fallback")
 _NATIVE_ORT = (
     "test_onnxruntime",
     "test_compiled_models",
@@ -293,7 +294,11 @@ TESTS: dict[str, Sequence[str]] = {
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),
-    "run": ("test_tflite_integers", *_NATIVE),
+    "run": ("test_tflite_integers", "test_ort_device_memory", *_NATIVE),
+    "tensor_blocks": _TENSORS,
+    "habits": _TENSORS,
+    "tensors": _TENSORS,
+    "slots": (*_TENSORS, *_NATIVE),
     "replay": ("test_tflite_integers", *_NATIVE),
 }
 _STORED = (

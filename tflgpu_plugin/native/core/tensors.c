@@ -1,5 +1,5 @@
 /* Tensors that a host keeps on the GPU: where their bytes are, and moving them. */
-#include "core/blocks.h"
+#include "core/tensor_blocks.h"
 
 /* ---- the tensors of a block, under tgi_lock ----------------------------------------------------------------------------- */
 
@@ -289,9 +289,10 @@ static void repay(void *address, uint64_t bytes, uint64_t run) {
 
 void tgi_run_end(void) {
   loans *ends = present();
-  for (size_t i = 0; ends && i < ends->count; i++) {
-    repay(ends->list[i].address, ends->list[i].bytes, ends->run);
-    tg_replay_release(ends->list[i].replay);
+  while (ends && ends->count) {
+    ends->count--;
+    repay(ends->list[ends->count].address, ends->list[ends->count].bytes, ends->run);
+    tg_replay_release(ends->list[ends->count].replay);
   }
   if (depth) depth--;
 }

@@ -21,7 +21,7 @@ int tgi_habit_guess(tgi_habit *habit);           /* starts the next run, too */
 void tgi_habit_downloaded(tgi_habit *habit, uint64_t bytes);
 uint64_t tgi_habit_bytes(const tgi_habit *habit);
 
-/* ---- blocks.c: their memory ------------------------------------------------------------------------------------------- */
+/* ---- tensor_blocks.c: their memory ------------------------------------------------------------------------------------------- */
 
 /* Returns memory for tensors, NULL where there is not enough. Freed memory is kept for reuse, at most as much as has been in use
  * at once. */

@@ -1,5 +1,5 @@
 /* Memory for tensors that a host keeps on the GPU: allocating it, and keeping freed memory for reuse. */
-#include "core/blocks.h"
+#include "core/tensor_blocks.h"
 
 enum { MOST_KEPT = 256 };          /* blocks */
 

@@ -1,6 +1,6 @@
 /* Memory for tensors that a host keeps on the GPU: blocks, and the tensors in them. */
-#ifndef TFLGPU_INTERNAL_BLOCKS_H
-#define TFLGPU_INTERNAL_BLOCKS_H
+#ifndef TFLGPU_INTERNAL_TENSOR_BLOCKS_H
+#define TFLGPU_INTERNAL_TENSOR_BLOCKS_H
 
 #include "core/tensors.h"
 
