@@ -43,6 +43,8 @@ def noted(
         (noted("add", "x", 3, activation="none"), 3),
         (noted("sub", 3, "x"), None),
         (noted("add", "x", "other"), None),
+        (noted("add", "x", "x"), None),
+        (noted("sub", "x", "x"), None),
         (noted("add", "other", 3), None),
         (noted("mul", "x", 1), None),
         (noted("neg", "x"), None),

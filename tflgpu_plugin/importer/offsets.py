@@ -14,13 +14,13 @@ SIGNS = {"term": 1, "subtrahend": -1}  # of the second operand, by `Op.affine`
 
 def note(tensors: Tensors, node: Node, row: Op) -> None:
     """Notes that the result of a node is an integer plus a number, if it is."""
-    table, (first, *rest) = tensors.table, node.reads
+    table, first = tensors.table, node.reads[0]
     result = table[node.outputs[0]]
     if result.dtype not in COUNTS or table[first].dtype not in COUNTS or prod(result.shape) != 1:
         return
     number = 0
     if row.affine in SIGNS and node.attributes.get("activation", "none") == "none":
-        (second,) = rest
+        first, second = node.operand(), node.operand(1)  # which may be the same
         if row.affine == "term" and table[first].data is not None:
             first, second = second, first
         data = table[second].data
