@@ -64,6 +64,7 @@ def _along_rows(c: Convolution) -> Product:
     share loads (see conv.wgsl)."""
     columns, kernel = c.columns, c.filters[1:-1]
     tile = choose_tile(c.low.target, c.slices, c.pixels, columns.positions)
+    tile = replace(tile, pixels=min(tile.pixels, columns.positions))  # guards that a row has them
     if tile.weights == "memory":  # workgroup memory holds the weights of one tap only
         tile = replace(tile, weights="global")
     blocks, phases = c.blocks(tile), min(columns.stride, kernel[1])

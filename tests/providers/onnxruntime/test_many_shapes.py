@@ -8,6 +8,7 @@ import pytest
 
 import tflgpu_plugin
 from benchmarks.decoding_models import MODELS
+from conformance.models.decoders import F32, Writer
 from tests.support.onnx_models import compare, cpu, session
 
 pytest.importorskip("onnx")
@@ -33,3 +34,14 @@ def test_every_shape_gives_what_the_cpu_gives(name: str, shapes: list[tuple[int,
     assert report.count("gpu") == len(report.nodes)
     (partition,) = report.partitions
     assert partition.runs == len(shapes)
+
+
+def test_rows_that_become_shorter_than_the_pixels_of_a_thread() -> None:
+    """The plan of the second shape has symbols, and its threads several pixels of a row."""
+    w = Writer()
+    w.op("Conv", "x", w.weights(8, 4, 7, 7), strides=[2, 2], pads=[3] * 4, out="y")
+    data = w.model({"x": (F32, ("n", 4, "h", "w"))}, {"y": (F32, None)})
+    ours, theirs = session(data), cpu(data)
+    for height, width in ((20, 20), (21, 18), (22, 6), (22, 5), (9, 7), (40, 3)):
+        x = np.random.default_rng(width).normal(size=(1, 4, height, width)).astype(np.float32)
+        compare(ours, theirs, {"x": x})
