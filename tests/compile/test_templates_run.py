@@ -100,6 +100,14 @@ def test_extents_of_outputs_have_their_places() -> None:
     assert shapes == [4, 1, 12, 44, 8] * 2
 
 
+def test_extents_that_a_run_counts_have_none() -> None:
+    made = traced(20, 30)
+    counted, count = made.plan.outputs
+    made.plan = replace(made.plan, outputs=(replace(counted, counted=(1, 1)), count))
+    symbols = made.settled({0: 20, 1: 30}, {0: 40, 1: 50}, PLACES).symbols
+    assert symbols is not None and symbols.extents[:, 0].tolist() == [3]
+
+
 def test_room_for_larger_shapes_is_in_the_buffers() -> None:
     made = traced(20, 30)
     small = made.settled({0: 20, 1: 30}, {0: 20, 1: 30}, PLACES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -182,18 +183,14 @@ class _Registers:
 
     def total(self, terms: Terms) -> tuple[str, int]:
         """Returns the register of a polynomial."""
-        found: tuple[str, int] | None = None
-        for atoms, c in terms:
-            part: tuple[str, int] | None = None
-            for atom in atoms:
-                one = self.atom(atom)
-                part = one if part is None else self.add("times", part, one)
-            if part is None:
-                part = self.constant(c)
-            elif c != 1:
-                part = self.add("times", part, self.constant(c))
-            found = part if found is None else self.add("plus", found, part)
-        return self.constant(0) if found is None else found
+        parts = [self._product(atoms, c) for atoms, c in terms]
+        return reduce(lambda a, b: self.add("plus", a, b), parts)
+
+    def _product(self, atoms: Sequence[int], c: int) -> tuple[str, int]:
+        factors = [self.atom(atom) for atom in atoms]
+        if c != 1 or not factors:
+            factors.append(self.constant(c))
+        return reduce(lambda a, b: self.add("times", a, b), factors)
 
     def atom(self, index: int) -> tuple[str, int]:
         op, a, b, *_ = self.atoms[index]
