@@ -22,7 +22,7 @@ TARGETS = {
     "gpu": Target(vendor="amd", subgroup_size=64, least_subgroup=64),
 }
 FAMILIES = sorted({row.family for row in ops.rows().values()})
-# Families whose kernels are told how many rows or rounds a thread takes, chosen by the example.
+# Families whose kernels take a number of rows or rounds per thread, chosen by the example.
 CHOSEN = ("depthwise", "group_moments", "normalization", "reduce")
 EVERY, FEW = 15, 20  # of so many cases, one is tried; of few results no share counts
 CHANGES = (lambda n: n + 1, lambda n: 2 * n, lambda n: n + 4)
