@@ -212,8 +212,8 @@ class Extent(_Number):
     def bit_length(self) -> int:
         """Returns the number of bits; guards that it stays the same."""
         bits = self.value.bit_length()
-        assert self >= (1 << bits >> 1) and self < 1 << bits
-        return bits
+        same = self >= 1 << bits >> 1 and self < 1 << bits
+        return bits if same else self.fix().bit_length()
 
     # ---- comparisons
 
