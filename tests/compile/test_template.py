@@ -57,7 +57,7 @@ def resized(graph: Graph, sizes: Mapping[int, int]) -> Graph:
 
 
 def numbers(plan: Plan, words: bool) -> list[Any]:
-    """What two plans have in common that run alike, also in their uniforms if `words`."""
+    """Returns what is equal in plans that run alike; uniforms, groups and buffers if `words`."""
     ports = (*plan.inputs, *plan.outputs, *plan.states)
     dispatches = [(made.label, made.pipeline, made.nodes) for made in plan.dispatches]
     found = [plan.pipelines, dispatches, [(port.shape, port.bytes) for port in ports]]

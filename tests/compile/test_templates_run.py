@@ -1,4 +1,4 @@
-"""What a template settles: its tables for native code, buffers, and constants that it forgets."""
+"""Templates: tables for native code, sizes of buffers, constants that are forgotten."""
 
 from __future__ import annotations
 

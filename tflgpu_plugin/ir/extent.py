@@ -277,7 +277,7 @@ class Extent(_Number):
 
 
 def _value(number: Any) -> int | None:
-    """Returns the value of a integer, None for anything else."""
+    """Returns the value of an integer, None for anything else."""
     if isinstance(number, Extent):
         return number.value
     return int(number) if isinstance(number, int) or hasattr(number, "__index__") else None
