@@ -19,6 +19,7 @@ from tflgpu_plugin.ir.symbolic import (
     f32,
     hashed,
     i32,
+    index_of,
     integers,
     is_integer,
     is_symbolic,
@@ -170,6 +171,9 @@ def test_slices_are_those_of_python() -> None:
 
 def test_what_numbers_are() -> None:
     _, (a,) = traced(30)
+    assert index_of(a) is a and index_of(np.int8(3)) == 3
+    with pytest.raises(TypeError):
+        index_of(1.0)
     assert integer(a) is a and integer(np.int64(4)) == 4 and integer(True) == 1
     assert is_integer(a) and is_integer(np.int8(1)) and is_integer(3)
     assert not is_integer(True) and not is_integer(1.0)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tflgpu_plugin.ir.extent import Extent, number_of
+
+
+def index_of(number: Any) -> int:
+    """Returns an integer of numpy or Python as an int, symbolic ones unchanged. Raises TypeError
+    for other numbers."""
+    return number if isinstance(number, Extent) else operator.index(number)
 
 
 def is_integer(number: Any) -> bool:
