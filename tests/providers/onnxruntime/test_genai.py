@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 
 import tflgpu_plugin
 from conformance.models import decoders
+from examples import chat
 from tests.support.onnx_models import EP
 
 og = pytest.importorskip("onnxruntime_genai")
@@ -24,15 +24,10 @@ WEIGHTS = {"float32": 32, "int4": 4}
 PROMPTS = (1, 2, 7, 16, 31, 32)
 
 
-@cache
-def _registered() -> None:
-    og.register_execution_provider_library(EP, tflgpu_plugin.get_library_path())
-
-
 @pytest.fixture(params=WEIGHTS)
 def models(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Any]:
     """The same model on our provider and on the CPU's."""
-    _registered()
+    chat.library()  # once in a process
     (tmp_path / "model.onnx").write_bytes(decoders.grouped(SIZE, WEIGHTS[request.param]))
     (tmp_path / "genai_config.json").write_text(json.dumps(decoders.genai_settings(SIZE)))
     config = og.Config(str(tmp_path))
