@@ -294,10 +294,10 @@ TESTS: dict[str, Sequence[str]] = {
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),
-    "run": ("test_tflite_integers", "test_ort_device_memory", *_NATIVE),
-    "tensor_blocks": _TENSORS,
-    "habits": _TENSORS,
-    "tensors": _TENSORS,
+    **dict.fromkeys(
+        ("run", "run_ports"), ("test_tflite_integers", "test_ort_device_memory", *_NATIVE)
+    ),
+    **dict.fromkeys(("tensor_blocks", "tensor_ports", "tensors", "habits"), _TENSORS),
     "slots": (*_TENSORS, *_NATIVE),
     "replay": ("test_tflite_integers", *_NATIVE),
 }

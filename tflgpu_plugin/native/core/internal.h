@@ -281,7 +281,7 @@ void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t 
 /* Encodes and submits steps, and closes the scope; with the lock held. */
 int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, size_t count, tgi_ticket *ticket, tg_error *err);
 
-/* ---- replay.c, reshape.c, run.c, timestamps.c ----------------------------------------------------------------------------------- */
+/* ---- replay.c, reshape.c, run.c, slots.c, timestamps.c ---------------------------------------------------------------------- */
 
 typedef struct tgi_slot {
   tg_buffer *buffer;               /* as large as any shape needs */

@@ -61,6 +61,35 @@ static void free_blocks(tgi_block *list) {
   }
 }
 
+/* ---- the tensors of a block, under tgi_lock ----------------------------------------------------------------------------- */
+
+bool tgi_tensor_overlaps(const tgi_tensor *one, tgi_range r) {
+  return one->offset < r.offset + r.bytes && r.offset < one->offset + one->bytes;
+}
+
+bool tgi_tensor_is_exact(const tgi_tensor *one, tgi_range r) { return one->offset == r.offset && one->bytes == r.bytes; }
+
+tgi_tensor *tgi_tensor_find(tgi_range r, bool (*suits)(const tgi_tensor *, tgi_range)) {
+  tgi_tensor *one = r.block ? r.block->tensors : NULL;
+  while (one && !suits(one, r)) one = one->next;
+  return one;
+}
+
+tgi_tensor *tgi_tensor_remove_others(tgi_range r) {
+  tgi_tensor *garbage = NULL;
+  for (tgi_tensor **at = &r.block->tensors; *at;) {
+    tgi_tensor *one = *at;
+    if (!tgi_tensor_overlaps(one, r) || tgi_tensor_is_exact(one, r)) {
+      at = &one->next;
+      continue;
+    }
+    *at = one->next;
+    one->next = garbage;
+    garbage = one;
+  }
+  return garbage;
+}
+
 /* ---- memory ---------------------------------------------------------------------------------------------------------- */
 
 /* Rounds up by at most an eighth, so that freed blocks fit tensors that grow or shrink a little. */

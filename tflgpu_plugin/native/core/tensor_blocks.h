@@ -35,4 +35,28 @@ typedef struct tgi_range {
 tgi_range tgi_range_of(const void *address, uint64_t bytes);   /* with tgi_lock held */
 void tgi_tensors_free(tgi_tensor *list);         /* without it */
 
+/* Comparisons of a tensor with a range of its block; and the first tensor that meets one, or NULL. With tgi_lock held. */
+bool tgi_tensor_overlaps(const tgi_tensor *one, tgi_range r);
+bool tgi_tensor_is_exact(const tgi_tensor *one, tgi_range r);
+tgi_tensor *tgi_tensor_find(tgi_range r, bool (*suits)(const tgi_tensor *, tgi_range));
+/* Moves the tensors that overlap the range, but are not exactly there, to a list of garbage. */
+tgi_tensor *tgi_tensor_remove_others(tgi_range r);
+
+/* ---- tensors.c --------------------------------------------------------------------------------------------------------- */
+
+/* The state that a write leaves at an address; `buffer` is NULL where nothing is on the device. */
+typedef struct tgi_written {
+  bool on_host;
+  tg_buffer *buffer;
+  tgi_habit *habit;
+  const void *lender;
+  tg_replay *replay;
+  uint64_t run;
+} tgi_written;
+
+/* Records where the tensor's newest bytes are. */
+void tgi_tensor_set(void *address, uint64_t bytes, tgi_written what);
+/* Brings the tensors in this range to host memory. beyond: only those that reach out of the range. */
+int tgi_tensor_settle(const void *address, uint64_t bytes, bool beyond, tg_error *err);
+
 #endif

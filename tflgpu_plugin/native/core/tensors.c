@@ -1,40 +1,6 @@
 /* Tensors that a host keeps on the GPU: where their bytes are, and moving them. */
 #include "core/tensor_blocks.h"
 
-/* ---- the tensors of a block, under tgi_lock ----------------------------------------------------------------------------- */
-
-static bool overlaps(const tgi_tensor *one, tgi_range r) {
-  return one->offset < r.offset + r.bytes && r.offset < one->offset + one->bytes;
-}
-
-static bool is_exact(const tgi_tensor *one, tgi_range r) { return one->offset == r.offset && one->bytes == r.bytes; }
-
-static bool covers(const tgi_tensor *one, tgi_range r) {
-  return one->offset <= r.offset && r.offset + r.bytes <= one->offset + one->bytes;
-}
-
-static tgi_tensor *find(tgi_range r, bool (*suits)(const tgi_tensor *, tgi_range)) {
-  tgi_tensor *one = r.block ? r.block->tensors : NULL;
-  while (one && !suits(one, r)) one = one->next;
-  return one;
-}
-
-/* Moves the tensors that overlap the range, but are not exactly there, to a list of garbage. */
-static tgi_tensor *remove_others(tgi_range r) {
-  tgi_tensor *garbage = NULL;
-  for (tgi_tensor **at = &r.block->tensors; *at;) {
-    tgi_tensor *one = *at;
-    if (!overlaps(one, r) || is_exact(one, r)) {
-      at = &one->next;
-      continue;
-    }
-    *at = one->next;
-    one->next = garbage;
-    garbage = one;
-  }
-  return garbage;
-}
-
 /* ---- moving bytes ---------------------------------------------------------------------------------------------------- */
 
 /* A tensor whose newest bytes are not in its own host memory. */
@@ -61,7 +27,7 @@ static int read_buffer(tg_buffer *buffer, void *to, tg_error *err) {
 
 /* Finds the tensor again, if its bytes are still where they were; with tgi_lock held. */
 static tgi_tensor *again(stale found) {
-  tgi_tensor *one = find(tgi_range_of(found.memory, found.bytes), is_exact);
+  tgi_tensor *one = tgi_tensor_find(tgi_range_of(found.memory, found.bytes), tgi_tensor_is_exact);
   bool same = one && !one->on_host && one->lender == found.lender;
   return same && (!found.buffer || (one->on_device && one->buffer == found.buffer)) ? one : NULL;
 }
@@ -123,7 +89,7 @@ static stale find_stale(const void *address, uint64_t bytes, bool beyond) {
   tgi_range r = tgi_range_of(address, bytes);
   for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one && !found.memory; one = one->next) {
     bool within = r.offset <= one->offset && one->offset + one->bytes <= r.offset + r.bytes;
-    if (!overlaps(one, r) || one->on_host || (beyond && within)) continue;
+    if (!tgi_tensor_overlaps(one, r) || one->on_host || (beyond && within)) continue;
     tgi_habit_note(one->habit, TGI_ON_HOST);
     found = stale_of(one, r.block->memory);
   }
@@ -131,7 +97,7 @@ static stale find_stale(const void *address, uint64_t bytes, bool beyond) {
   return found;
 }
 
-static int settle(const void *address, uint64_t bytes, bool beyond, tg_error *err) {
+int tgi_tensor_settle(const void *address, uint64_t bytes, bool beyond, tg_error *err) {
   stale found;
   int failed = 0;
   while (!failed && (found = find_stale(address, bytes, beyond)).memory) failed = bring(found, err);
@@ -142,20 +108,10 @@ int tgi_tensor_read(const void *address, uint64_t bytes, tg_error *err) {
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
   for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one; one = one->next)
-    if (overlaps(one, r)) tgi_habit_note(one->habit, TGI_ON_HOST);
+    if (tgi_tensor_overlaps(one, r)) tgi_habit_note(one->habit, TGI_ON_HOST);
   tgi_unlock();
-  return settle(address, bytes, false, err);
+  return tgi_tensor_settle(address, bytes, false, err);
 }
-
-/* What a write leaves at an address; `buffer` is NULL where nothing is on the device. */
-typedef struct written {
-  bool on_host;
-  tg_buffer *buffer;
-  tgi_habit *habit;
-  const void *lender;
-  tg_replay *replay;
-  uint64_t run;
-} written;
 
 /* Gives the tensor its new buffer; returns one of the old ones that is of no use. An output that stays in host memory needs
  * none. */
@@ -172,14 +128,14 @@ static tg_buffer *replace_buffer(tgi_tensor *one, tg_buffer *buffer) {
   return garbage;
 }
 
-/* Whoever writes a part of a tensor has read the rest of it back before, see settle. */
-static void set(void *address, uint64_t bytes, written what) {
+/* Whoever writes a part of a tensor has read the rest of it back before, see tgi_tensor_settle. */
+void tgi_tensor_set(void *address, uint64_t bytes, tgi_written what) {
   tgi_tensor *made = calloc(1, sizeof *made), *others = NULL;
   tg_buffer *garbage = NULL;
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
-  if (r.block) others = remove_others(r);
-  tgi_tensor *one = find(r, is_exact);
+  if (r.block) others = tgi_tensor_remove_others(r);
+  tgi_tensor *one = tgi_tensor_find(r, tgi_tensor_is_exact);
   if (!one && r.block && (one = made)) {
     *made = (tgi_tensor){.next = r.block->tensors, .offset = r.offset, .bytes = bytes};
     r.block->tensors = made;
@@ -206,14 +162,14 @@ static void set(void *address, uint64_t bytes, written what) {
 static bool share(void *to, const void *from, uint64_t bytes) {
   tg_buffer *buffer = NULL;
   tgi_lock();
-  tgi_tensor *one = find(tgi_range_of(from, bytes), is_exact);
+  tgi_tensor *one = tgi_tensor_find(tgi_range_of(from, bytes), tgi_tensor_is_exact);
   if (one && one->on_device && tgi_range_of(to, bytes).block) {
     tgi_habit_note(one->habit, TGI_ON_DEVICE);
     tgi_retain(buffer = one->buffer);
   }
   tgi_unlock();
   if (!buffer) return false;
-  set(to, bytes, (written){.buffer = buffer});
+  tgi_tensor_set(to, bytes, (tgi_written){.buffer = buffer});
   tg_buffer_release(buffer);
   return true;
 }
@@ -223,7 +179,7 @@ static bool copy_from_lender(void *to, const void *from, uint64_t bytes) {
   stale found = {0};
   tgi_lock();
   tgi_range r = tgi_range_of(from, bytes);
-  const tgi_tensor *one = find(r, is_exact);
+  const tgi_tensor *one = tgi_tensor_find(r, tgi_tensor_is_exact);
   if (one && one->lender) {
     found = stale_of(one, r.block->memory);
     tgi_habit_note(one->habit, TGI_ON_HOST);
@@ -236,13 +192,13 @@ static bool copy_from_lender(void *to, const void *from, uint64_t bytes) {
 
 int tgi_tensor_copy(void *to, const void *from, uint64_t bytes, tg_error *err) {
   if (!bytes || to == from) return 0;
-  if (settle(to, bytes, true, err)) return 1;
+  if (tgi_tensor_settle(to, bytes, true, err)) return 1;
   if (share(to, from, bytes)) return 0;
   if (!copy_from_lender(to, from, bytes)) {
     if (tgi_tensor_read(from, bytes, err)) return 1;
     memcpy(to, from, bytes);
   }
-  set(to, bytes, (written){.on_host = true});
+  tgi_tensor_set(to, bytes, (tgi_written){.on_host = true});
   return 0;
 }
 
@@ -281,7 +237,7 @@ static void repay(void *address, uint64_t bytes, uint64_t run) {
   stale found = {0};
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
-  const tgi_tensor *one = find(r, is_exact);
+  const tgi_tensor *one = tgi_tensor_find(r, tgi_tensor_is_exact);
   if (one && one->lender && one->run == run) found = stale_of(one, r.block->memory);
   tgi_unlock();
   if (found.memory) bring(found, &ignored);
@@ -307,9 +263,9 @@ bool tgi_tensor_borrow(void *to, const void *from, uint64_t bytes) {
   loans *now = present();
   tg_error ignored;
   if (!now || !now->borrows || now->count == MOST || bytes < LEAST) return false;
-  if (tgi_tensor_is_known(from) || !tgi_tensor_is_known(to) || settle(to, bytes, true, &ignored)) return false;
+  if (tgi_tensor_is_known(from) || !tgi_tensor_is_known(to) || tgi_tensor_settle(to, bytes, true, &ignored)) return false;
   add_loan(now, to, bytes, NULL);
-  set(to, bytes, (written){.lender = from, .run = now->run});
+  tgi_tensor_set(to, bytes, (tgi_written){.lender = from, .run = now->run});
   return true;
 }
 
@@ -319,7 +275,7 @@ bool tgi_tensor_may_stay(const tg_port *port) {
 
 void tgi_tensor_stay(void *address, const uint8_t *mapped, uint64_t bytes, tg_replay *replay) {
   loans *now = present();
-  set(address, bytes, (written){.lender = mapped, .replay = replay, .run = now->run});
+  tgi_tensor_set(address, bytes, (tgi_written){.lender = mapped, .replay = replay, .run = now->run});
   if (now->count == MOST) {
     repay(address, bytes, now->run);
     return;
@@ -332,90 +288,9 @@ void tgi_tensor_take_back(void *address, const uint8_t *mapped, uint64_t bytes) 
   stale found = {0};
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
-  const tgi_tensor *one = find(r, is_exact);
+  const tgi_tensor *one = tgi_tensor_find(r, tgi_tensor_is_exact);
   if (one && one->lender == mapped) found = stale_of(one, r.block->memory);
   tgi_unlock();
   if (found.memory) copy_lent(found, found.memory);
   drop(found);
-}
-
-/* ---- ports of a run --------------------------------------------------------------------------------------------------- */
-
-static tg_buffer *make_buffer(tg_device *device, uint64_t bytes, uint32_t more) {
-  tg_error ignored;
-  return tg_buffer_create(device, bytes, TG_BUFFER_STORAGE | TG_BUFFER_COPY_SRC | TG_BUFFER_COPY_DST | more, &ignored);
-}
-
-static bool serves(const tg_buffer *buffer, const tg_device *device) {
-  return buffer && buffer->device == device && atomic_load(&buffer->refs) == 1;
-}
-
-/* Returns a buffer of the tensor at this address that nobody else uses, or a new one; NULL where there is not enough memory. */
-static tg_buffer *buffer_for(tg_device *device, const void *address, uint64_t bytes, uint32_t more) {
-  tg_buffer *found = NULL;
-  tgi_lock();
-  const tgi_tensor *one = find(tgi_range_of(address, bytes), is_exact);
-  if (one && serves(one->buffer, device)) found = one->buffer;
-  else if (one && serves(one->spare, device)) found = one->spare;
-  if (found) tgi_retain(found);
-  tgi_unlock();
-  return found ? found : make_buffer(device, bytes, more);
-}
-
-/* Keeps bytes of the host on the device, too, because a second run reads them. Returns NULL where that fails. */
-static tg_buffer *upload(tg_device *device, void *address, uint64_t bytes) {
-  tg_error ignored;
-  tg_buffer *buffer = buffer_for(device, address, bytes, TG_BUFFER_FILL_FIRST);
-  if (!buffer) return NULL;
-  if (tg_buffer_write(buffer, 0, address, tgi_round_up(bytes, 4), &ignored) || tg_buffer_filled(buffer, &ignored)) {
-    tg_buffer_release(buffer);
-    return NULL;
-  }
-  tgi_tensors_moved(bytes, 0);
-  set(address, bytes, (written){.on_host = true, .buffer = buffer});
-  return buffer;
-}
-
-int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err) {
-  void *address = port->host;
-  bool again = false;
-  tgi_lock();
-  tgi_range r = tgi_range_of(address, port->bytes);
-  tgi_tensor *one = find(r, covers);
-  if (one) {
-    port->offset = r.offset - one->offset;
-    tgi_habit_note(one->habit, TGI_ON_DEVICE);
-    if (one->on_device && one->buffer->device == device && port->offset % 4 == 0) tgi_retain(port->device = one->buffer);
-    again = one->on_host && one->used && is_exact(one, r);
-    one->used = true;
-    if (one->lender && !one->replay) port->host = (uint8_t *)one->lender + port->offset;
-  }
-  tgi_unlock();
-  if (!port->device && again) port->device = upload(device, address, port->bytes);
-  return port->device || port->host != address ? 0 : settle(address, port->bytes, false, err);
-}
-
-int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_error *err) {
-  if (!port->bytes || !tgi_tensor_is_known(port->host)) return 0;
-  int readers = tgi_habit_guess(habit);
-  if (settle(port->host, port->bytes, true, err)) return 1;
-  if (readers & TGI_ON_DEVICE) port->device = buffer_for(device, port->host, port->bytes, 0);
-  if (port->device && !(readers & TGI_ON_HOST)) port->host = NULL;
-  return 0;
-}
-
-void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit) {
-  set(address, port->bytes, (written){.on_host = port->host != NULL, .buffer = port->device, .habit = habit});
-}
-
-void tgi_tensor_stayed(void *address, uint64_t bytes, tgi_habit *habit) {
-  tgi_lock();
-  tgi_tensor *one = find(tgi_range_of(address, bytes), is_exact);
-  if (one && !one->habit) tgi_habit_retain(one->habit = habit);
-  tgi_unlock();
-}
-
-void tgi_tensor_leave(tg_port *port) {
-  tg_buffer_release(port->device);
-  port->device = NULL;
 }

@@ -50,6 +50,8 @@ void tgi_tensor_stay(void *address, const uint8_t *mapped, uint64_t bytes, tg_re
 /* Copies the output from mapped memory, which the caller is about to unmap, unless somebody has done so. */
 void tgi_tensor_take_back(void *address, const uint8_t *mapped, uint64_t bytes);
 
+/* ---- tensor_ports.c: inputs and outputs of runs ------------------------------------------------------------------------- */
+
 /* Where a run finds an input and leaves an output; port->host is its address. A device buffer in the port is retained. */
 int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err);
 int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_error *err);

@@ -1,0 +1,43 @@
+/* One run of a replay, shared by the files that encode it and that move its inputs and results. */
+#ifndef TFLGPU_INTERNAL_RUN_H
+#define TFLGPU_INTERNAL_RUN_H
+
+#include "core/internal.h"
+
+typedef struct tgi_run {
+  tg_replay *replay;
+  const tgi_setting *setting;
+  const tg_port *inputs, *outputs, *states;
+  const bool *stay;
+  uint64_t *timestamps;
+  size_t steps;
+  bool staged;                     /* inputs that cannot be mapped were written to the staging buffer */
+  tgi_timestamping timestamping;
+  bool reads_back;                 /* results or the check come through the staging buffer */
+  size_t mapping_count;
+  uint64_t start;
+  tgi_traffic traffic;
+} tgi_run;
+
+/* ---- run_ports.c: its inputs and results, with the run lock held --------------------------------------------------------- */
+
+/* Results are the outputs, then the states. */
+size_t tgi_result_count(const tgi_run *r);
+const tg_port *tgi_result(const tgi_run *r, size_t i);
+
+/* Before the pass. */
+int tgi_ports_check(const tgi_run *r, tg_error *err);
+void tgi_ports_take_back(tg_replay *replay);
+void tgi_ports_write_mapped(tgi_run *r);
+void tgi_ports_write(tgi_run *r);                  /* with the device's lock held and a scope open */
+
+/* Around the pass, in the same commands; `staged`: inputs that cannot be mapped come from the staging buffer. */
+void tgi_ports_encode_inputs(const tgi_run *r, bool staged, WGPUCommandEncoder encoder);
+void tgi_ports_encode_outputs(const tgi_run *r, WGPUCommandEncoder encoder);
+
+/* After the pass. */
+void tgi_ports_list_mappings(tgi_run *r);
+void tgi_ports_keep_inputs(const tgi_run *r);
+int tgi_ports_take_outputs(tgi_run *r, tg_error *err);
+
+#endif

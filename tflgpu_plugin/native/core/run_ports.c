@@ -1,0 +1,223 @@
+/* The ports of a run: checks them, moves inputs to the device and results to the host, in mapped or staging buffers. */
+#include "core/run.h"
+#include "core/tensors.h"
+
+/* Results are the outputs, then the states. */
+size_t tgi_result_count(const tgi_run *r) { return r->replay->output_count + r->replay->state_count; }
+
+const tg_port *tgi_result(const tgi_run *r, size_t i) {
+  size_t outputs = r->replay->output_count;
+  return i < outputs ? &r->outputs[i] : &r->states[i - outputs];
+}
+
+/* Checks the sizes and devices of ports. Those that stay on the device have no bytes of the host's. */
+static int check_list(const tgi_run *r, const char *what, const tg_port *ports, const tgi_slot *slots, size_t count,
+                      tg_error *err) {
+  for (size_t i = 0; i < count; i++) {
+    if ((ports[i].host || ports[i].device) && ports[i].bytes != slots[i].bytes)
+      return tgi_fail(err, "%s %zu of the partition has %llu bytes, but its plan has %llu.", what, i,
+                      (unsigned long long)ports[i].bytes, (unsigned long long)slots[i].bytes);
+    if (ports[i].device && ports[i].device->device != r->replay->device)
+      return tgi_fail(err, "%s %zu of the partition is on another GPU device.", what, i);
+  }
+  return 0;
+}
+
+int tgi_ports_check(const tgi_run *r, tg_error *err) {
+  const tg_replay *replay = r->replay;
+  if (tgi_check_alive(replay->device, err) ||
+      check_list(r, "Input", r->inputs, replay->inputs, replay->input_count, err) ||
+      check_list(r, "Output", r->outputs, replay->outputs, replay->output_count, err) ||
+      check_list(r, "State", r->states, replay->states, replay->state_count, err))
+    return 1;
+  for (size_t i = 0; i < replay->input_count; i++)
+    if (!r->inputs[i].device && !r->inputs[i].host && replay->inputs[i].bytes)
+      return tgi_fail(err, "Input %zu of the partition has no data.", i);
+  return 0;
+}
+
+static bool is_staged(const tgi_slot *input) { return !tgi_is_mappable(input, WGPUMapMode_Write); }
+
+/* Copies what tensors still have in mapped memory of the last run. */
+void tgi_ports_take_back(tg_replay *replay) {
+  for (size_t i = 0; i < replay->output_count; i++) {
+    tgi_slot *slot = &replay->outputs[i];
+    if (slot->lent_to) tgi_tensor_take_back(slot->lent_to, slot->mapped, slot->bytes);
+    slot->lent_to = NULL;
+  }
+}
+
+/* Writes inputs to memory that the last run left mapped. It is unmapped later, with the device's lock held. */
+void tgi_ports_write_mapped(tgi_run *r) {
+  for (size_t i = 0; i < r->replay->input_count; i++) {
+    tgi_slot *slot = &r->replay->inputs[i];
+    r->staged |= slot->mapped && is_staged(slot);
+    slot->written = slot->mapped && slot->bytes && !r->inputs[i].device;
+    if (!slot->written) continue;
+    memcpy(slot->mapped, r->inputs[i].host, slot->bytes);
+    memset(slot->mapped + slot->bytes, 0, tgi_round_up(slot->bytes, 4) - slot->bytes);
+  }
+}
+
+void tgi_ports_write(tgi_run *r) {
+  const tg_replay *replay = r->replay;
+  for (size_t i = 0; i < replay->input_count; i++) {
+    const tgi_slot *slot = &replay->inputs[i];
+    if (r->inputs[i].device || !slot->bytes) continue;
+    if (!slot->written) tgi_write_padded(slot->buffer, r->inputs[i].host, slot->bytes);
+    r->traffic.uploaded += slot->bytes;
+  }
+  for (size_t i = 0; i < replay->state_count; i++) {
+    tgi_slot *state = &replay->states[i];
+    const void *host = r->states[i].host;
+    if (!host || (state->shadow_valid && !memcmp(state->shadow, host, state->bytes))) continue;
+    tgi_write_padded(state->buffer, host, state->bytes);
+    r->traffic.uploaded += state->bytes;
+  }
+}
+
+static void copy(WGPUCommandEncoder encoder, const tg_buffer *from, uint64_t from_offset, const tg_buffer *to,
+                 uint64_t to_offset, uint64_t bytes) {
+  if (bytes)
+    W(CommandEncoderCopyBufferToBuffer)(encoder, from->wgpu, from_offset, to->wgpu, to_offset, tgi_round_up(bytes, 4));
+}
+
+void tgi_ports_encode_inputs(const tgi_run *r, bool staged, WGPUCommandEncoder encoder) {
+  for (size_t i = 0; i < r->replay->input_count; i++) {
+    const tgi_slot *slot = &r->replay->inputs[i];
+    if (r->inputs[i].device) copy(encoder, r->inputs[i].device, r->inputs[i].offset, slot->buffer, 0, slot->bytes);
+    else if (staged && is_staged(slot)) copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, slot->bytes);
+  }
+}
+
+static void map_later(tgi_run *r, tg_buffer *buffer, uint64_t bytes, WGPUMapMode mode) {
+  r->replay->mappings[r->mapping_count++] = (tgi_mapping){buffer, bytes, mode};
+}
+
+/* The check is at the end of the staging buffer. */
+static uint64_t check_place(const tg_replay *replay) { return replay->readback->bytes - CHECK_BYTES; }
+
+void tgi_ports_encode_outputs(const tgi_run *r, WGPUCommandEncoder encoder) {
+  const tg_replay *replay = r->replay;
+  for (size_t i = 0; i < tgi_result_count(r); i++) {
+    const tgi_slot *slot = &replay->outputs[i];
+    const tg_port *port = tgi_result(r, i);
+    if (port->device) copy(encoder, slot->buffer, 0, port->device, port->offset, slot->bytes);
+    if (port->host && !tgi_can_map(slot, WGPUMapMode_Read))
+      copy(encoder, slot->buffer, 0, replay->readback, slot->place, slot->bytes);
+  }
+  if (replay->check) copy(encoder, replay->check, 0, replay->readback, check_place(replay), CHECK_BYTES);
+}
+
+/* Lists the buffers to map after the run: results and, when the run is waited for, inputs for the next run. */
+void tgi_ports_list_mappings(tgi_run *r) {
+  const tg_replay *replay = r->replay;
+  r->reads_back = replay->check != NULL;
+  for (size_t i = 0; i < tgi_result_count(r); i++) {
+    const tgi_slot *slot = &replay->outputs[i];
+    if (!tgi_result(r, i)->host || !slot->bytes) continue;
+    if (tgi_can_map(slot, WGPUMapMode_Read)) map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
+    else r->reads_back = true;
+  }
+  if (r->reads_back) map_later(r, replay->readback, replay->readback->bytes, WGPUMapMode_Read);
+  for (size_t i = 0; i < replay->input_count && r->mapping_count; i++)
+    if (tgi_can_map(&replay->inputs[i], WGPUMapMode_Write))
+      map_later(r, replay->inputs[i].buffer, replay->inputs[i].buffer->bytes, WGPUMapMode_Write);
+  if (replay->upload && r->mapping_count) map_later(r, replay->upload, replay->upload->bytes, WGPUMapMode_Write);
+}
+
+/* Copies a result to the host; `staged` is the memory of the staging buffer. */
+static int take(tgi_run *r, const tgi_slot *slot, const uint8_t *staged, void *host, tg_error *err) {
+  r->traffic.downloaded += slot->bytes;
+  if (tgi_can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err);
+  if (!slot->bytes) return 0;
+  if (!staged) return tgi_unreadable(r->replay->device, err);
+  memcpy(host, staged + slot->place, slot->bytes);
+  return 0;
+}
+
+/* Finds the memory of a result that stays mapped. */
+static int find_mapped(const tgi_run *r, tgi_slot *slot, const uint8_t *staged, tg_error *err) {
+  if (tgi_can_map(slot, WGPUMapMode_Read)) slot->mapped = tgi_mapped_range(slot->buffer, WGPUMapMode_Read, slot->bytes);
+  else if (staged) slot->mapped = (uint8_t *)staged + slot->place;
+  return slot->mapped ? 0 : tgi_unreadable(r->replay->device, err);
+}
+
+static bool stays(const tgi_run *r, size_t i) { return r->stay && i < r->replay->output_count && r->stay[i]; }
+
+/* Leaves results to the tensors at their ports. With the run lock held, so that the next run takes them back. */
+static void lend(tgi_run *r) {
+  for (size_t i = 0; i < r->replay->output_count; i++) {
+    tgi_slot *slot = &r->replay->outputs[i];
+    if (!stays(r, i)) continue;
+    slot->lent_to = r->outputs[i].host;
+    tgi_tensor_stay(slot->lent_to, slot->mapped, slot->bytes, r->replay);
+    r->traffic.downloaded += slot->bytes;
+  }
+}
+
+/* Why kernels reject a run, by the number that they give put_check. */
+static const char *const FLAGS[] = {
+    "",
+    ("An integer of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
+     "with the option exclude."),   /* in parentheses, else clang suspects a missing comma */
+    "An index of this run is out of range.",
+    "An integer of this run is divided by zero, or raised to a negative power."};
+enum { MOST_FLAG = sizeof FLAGS / sizeof *FLAGS - 1 };
+
+static int check(const tgi_run *r, const uint8_t *staged, tg_error *err) {
+  uint32_t flag;
+  if (!staged) return tgi_unreadable(r->replay->device, err);
+  memcpy(&flag, staged + check_place(r->replay), sizeof flag);
+  return flag ? tgi_fail(err, "%s", FLAGS[flag < MOST_FLAG ? flag : MOST_FLAG]) : 0;
+}
+
+/* A rejected run leaves the host's outputs and variables unchanged. */
+static void leave_results(const tgi_run *r) {
+  for (size_t i = 0; i < tgi_result_count(r); i++) {
+    const tgi_slot *slot = &r->replay->outputs[i];
+    if (tgi_result(r, i)->host && tgi_can_map(slot, WGPUMapMode_Read)) tgi_give_back(slot->buffer);
+  }
+}
+
+int tgi_ports_take_outputs(tgi_run *r, tg_error *err) {
+  tg_replay *replay = r->replay;
+  const uint8_t *staged = NULL;
+  if (r->reads_back) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, replay->readback->bytes);
+  int failed = replay->check && check(r, staged, err);
+  bool flagged = failed, staged_lent = false;
+  if (flagged) leave_results(r);
+  for (size_t i = 0; !flagged && i < tgi_result_count(r); i++) {
+    tgi_slot *slot = &replay->outputs[i];
+    void *host = tgi_result(r, i)->host;
+    if (!host) continue;
+    if (stays(r, i)) {
+      failed |= find_mapped(r, slot, staged, err);
+      staged_lent |= !tgi_is_mappable(slot, WGPUMapMode_Read);
+      continue;
+    }
+    failed |= take(r, slot, staged, host, err);
+    if (!slot->shadow) continue;
+    memcpy(slot->shadow, host, slot->bytes);
+    slot->shadow_valid = true;
+  }
+  if (!failed) lend(r);
+  if (r->reads_back && !staged_lent) tgi_give_back(replay->readback);
+  return failed;
+}
+
+static uint8_t *keep(tg_buffer *buffer, uint64_t bytes) {
+  uint8_t *mapped = tgi_mapped_range(buffer, WGPUMapMode_Write, bytes);
+  if (!mapped) tgi_give_back(buffer);
+  return mapped;
+}
+
+void tgi_ports_keep_inputs(const tgi_run *r) {
+  tg_buffer *upload = r->replay->upload;
+  uint8_t *staged = upload ? keep(upload, upload->bytes) : NULL;
+  for (size_t i = 0; i < r->replay->input_count; i++) {
+    tgi_slot *slot = &r->replay->inputs[i];
+    if (tgi_can_map(slot, WGPUMapMode_Write)) slot->mapped = keep(slot->buffer, slot->buffer->bytes);
+    if (staged && is_staged(slot)) slot->mapped = staged + slot->place;
+  }
+}
