@@ -40,7 +40,7 @@ Cells = dict[str, str]  # by engine
 
 @dataclass(frozen=True)
 class Row:
-    """A figure, its values by engine, and the value that issue 37 asks for."""
+    """A figure, its values by engine, and the value that it must reach."""
 
     figure: str
     cells: Cells
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Place:
-    """How the worker of an engine is started: `kind` is the worker's word for its provider."""
+    """Says how an engine's worker is started; `kind` is the worker's word for its provider."""
 
     python: Path
     folder: Path

@@ -1,4 +1,4 @@
-"""What plans with symbols hold is released with them."""
+"""Plans with symbols release their memory when they are replaced or end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGE, ROUNDS = 4 << 20, 20  # bytes of uniforms; plans
 
 
 def large(made: Plan) -> Plan:
-    """The same with many uniforms that no kernel reads."""
+    """Returns the plan with many more uniforms, which no kernel reads."""
     data = made.uniforms.ljust(LARGE, b"\1")
     return replace(made, uniforms=data, buffers=(Buffer("uniforms", LARGE), *made.buffers[1:]))
 

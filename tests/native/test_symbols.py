@@ -1,4 +1,4 @@
-"""Plans that hold for many shapes: what native code makes of the shapes of a run."""
+"""Native code derives the plan of a run from the run's shapes and the symbols of a plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STARTED: Mapping[int, tuple[int, ...]] = {X: (8,)}
 
 @pytest.fixture(scope="module", params=["mapped", "staged"])
 def device(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A device of its own, that maps buffers or does not."""
+    """Opens a device of its own, with buffers that can be mapped or without."""
     opened = adapter.open_device(adapter.select(None))
     if request.param == "mapped" and MAPPABLE not in opened.target.features:
         pytest.skip("this adapter does not share its memory")
@@ -69,7 +69,7 @@ class Open(Host):
         native_plans.add(kernel, shapes, results, made.replay, symbols=symbols)
 
     def run(self, n: int) -> bool:
-        """Whether the plan for n numbers was there; its result must be the right one."""
+        """Returns whether a run of n numbers needed no new plan; its result must be right."""
         before = len(self.built)
         self.shape(X, (n,))
         assert self.prepare() == [OK]
@@ -125,7 +125,7 @@ def test_shapes_that_last_and_others_between(started: Make) -> None:
 
 
 def test_shapes_without_numbers(started: Make) -> None:
-    """What has no bytes in one run has some in the next."""
+    """Tensors without bytes in one run have some in the next."""
     tables = copying()
     tables.groups[0] = (1, 0, tables.formula("larger", ("formula", 0), 1))
     running = started(tables)
@@ -133,7 +133,7 @@ def test_shapes_without_numbers(started: Make) -> None:
 
 
 def test_runs_as_the_plan_was_made(started: Make) -> None:
-    """Python's own, between those of a host."""
+    """Python runs the plan with its own shapes between runs of a host with other shapes."""
     tables = copying()
     tables.words.append((20, tables.formula("times", 0, 3), "i32"))
     running = started(tables)
@@ -146,7 +146,7 @@ def test_runs_as_the_plan_was_made(started: Make) -> None:
 
 
 def test_one_replay_has_two_plans(started: Make) -> None:
-    """What only the symbols of one change is as it was made in runs of the other."""
+    """Words that the symbols of one plan change keep their first values in runs of the other."""
     first, second = copying(), copying()
     first.words.append((32, first.formula("times", 0, 2), "u32"))
     first.words.append((40, first.constant(7), "u32"))
@@ -175,7 +175,7 @@ def test_an_output_stays_on_the_device(started: Make) -> None:
 
 
 def test_a_state_goes_from_shape_to_shape(started: Make) -> None:
-    """After commands that were prepared for nothing, too, and set between runs."""
+    """It is right after prepared commands are dropped, and when the host sets it between runs."""
     running = started(copying(), states=(V,), change=lambda made: counting(made, 16))
     mine, total = np.zeros(16, np.float32), np.float32(0)
     for _ in range(4):
@@ -190,7 +190,7 @@ def test_a_state_goes_from_shape_to_shape(started: Make) -> None:
 
 
 def test_a_state_may_change_its_size(started: Make) -> None:
-    """Kernels may write behind its end, so that of the device is not what the host remembers."""
+    """Kernels may write behind its end, which the host's copy does not cover."""
     tables = copying()
     tables.sizes.append((2, ("formula", 1)))
 
@@ -213,7 +213,7 @@ def test_a_state_may_change_its_size(started: Make) -> None:
 
 
 def test_arithmetic_is_pythons(started: Make) -> None:
-    """Of numbers of both signs, with quotients that are whole and others."""
+    """Numbers have both signs, and quotients are exact or rounded."""
     tables = copying()
     shifted, at = tables.formula("minus", 0, 50), 4
     for name in FORMULAS:
@@ -244,24 +244,24 @@ Refuse = Callable[[Tables], None]
 
 
 def _jump(tables: Tables, by: int) -> Any:
-    """0 for less than 20, then `by`."""
+    """Returns a formula that is 0 for n < 20, and `by` for 20 <= n < 40."""
     return tables.formula("times", tables.formula("quotient", 0, 20), by)
 
 
 def _word(kind: str, factor: int, more: int = 0) -> Refuse:
-    """As the first."""
+    """Returns a change that puts the word n * factor + more before the others."""
     return lambda t: t.words.insert(
         0, (8, t.formula("plus", t.formula("times", 0, factor), more), kind)
     )
 
 
 def _divided(name: str, by: int, a: int = 1) -> Refuse:
-    """By n - `by`."""
+    """Returns a change that divides `a` by n - `by`."""
     return lambda t: void(t.formula(name, t.constant(a), t.formula("minus", 0, by)))
 
 
 def void(*_: Any) -> None:
-    """Nothing."""
+    """Changes nothing."""
 
 
 def _sum(sign: int) -> Refuse:
@@ -324,7 +324,7 @@ REFUSED: dict[str, tuple[Refuse, int, int]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_plan_is_not_run_where_it_does_not_hold(started: Make, name: str) -> None:
-    """The last shape that it holds for, and the first for which another is built."""
+    """It runs with the last shape that it holds for; another plan is built for the next one."""
     change, good, bad = REFUSED[name]
     tables = copying()
     change(tables)
@@ -342,7 +342,7 @@ def test_a_plan_is_not_run_where_it_does_not_hold(started: Make, name: str) -> N
 
 
 def test_places_of_a_symbol_are_equal_and_all_others_are_the_plans(started: Make) -> None:
-    """Of a second tensor (n, m, 5); m is a symbol, too."""
+    """The second tensor is (n, m, 5), where m is a symbol, too."""
     tables = replace(copying(), symbols=2, places=[(1, 0), (3, 0), (4, 1)])
     tables.words.append((12, 1, "u32"))
     tables.groups[0] = (1, 0, tables.formula("larger", ("formula", 0), 1))  # 0 is a shape, too
@@ -374,7 +374,7 @@ def test_shapes_of_other_ranks_are_others(started: Make) -> None:
 
 
 def test_the_largest_numbers_are_taken(started: Make) -> None:
-    """Workgroups at the limit of the adapter, and an extent at that of int32; not run."""
+    """Workgroups may reach the adapter's limit and an extent int32's; neither is run."""
     limit = adapter.open_device(adapter.select(None)).target.max_groups
     tables = copying()
     tables.groups.append((0, 1, tables.formula("plus", _jump(tables, limit - 1), 1)))
@@ -391,7 +391,7 @@ def test_the_largest_numbers_are_taken(started: Make) -> None:
 
 
 def test_a_plan_that_others_follow_from_is_in_use(started: Make) -> None:
-    """Of 8 plans it is not the one that goes, unless no run follows from it."""
+    """It is not dropped from the 8 plans that are kept, unless no run is derived from it."""
     tables = copying()
     tables.guards.append(("zero", tables.formula("quotient", 0, 40)))
     running = started(tables)

@@ -1,4 +1,4 @@
-"""The benchmark of loops whose shapes change."""
+"""The benchmark of loops whose shapes change measures its rows, and tells wrong results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_other_logits_are_wrong(logits: tuple[float, ...]) -> None:
 
 @pytest.mark.adapter
 def test_rows_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    """A decoder and two sessions, with few steps and without the peer."""
+    """It measures a decoder and two sessions, with few steps and without the peer."""
     given = ["--only", "genai", "sessions", "--part", "0.1", "--no-peer"]
     assert decoding.main(given) == 0
     table = capsys.readouterr().out

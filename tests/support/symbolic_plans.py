@@ -62,7 +62,7 @@ class Tables:
         return "constant", len(self.constants) - 1
 
     def formula(self, name: str, a: Any, b: Any) -> tuple[str, int]:
-        """The register of a formula; plain integers are constants where they are `b`."""
+        """Returns the register of a formula; a plain integer as `b` is a constant."""
         b = self.constant(b) if isinstance(b, int) else b
         self.formulas.append((name, a, b))
         return "formula", len(self.formulas) - 1
@@ -88,7 +88,7 @@ class Tables:
         )
 
     def numbers(self, *symbols: int) -> list[int]:
-        """All registers, by Python's own arithmetic."""
+        """Returns all registers, by Python's own arithmetic."""
         found = [*symbols, *self.constants]
         for name, a, b in self.formulas:
             x, y = found[self.register(a)], found[self.register(b)]
@@ -101,7 +101,7 @@ class Tables:
         return found
 
     def shown(self, *symbols: int) -> Array:
-        """The words of the uniforms for these symbols (uint32)."""
+        """Returns the words of the uniforms for these symbols (uint32)."""
         found, numbers = np.zeros(SHOWN, np.uint32), self.numbers(*symbols)
         for at, one, kind in self.words:
             number = np.array([numbers[self.register(one)]]).astype(f"{kind[0]}4")
@@ -110,8 +110,8 @@ class Tables:
 
 
 def copying(axis: int = 0) -> Tables:
-    """What every plan here has: an input of n numbers that are copied, any number of them, by
-    workgroups along an axis."""
+    """Returns the tables that all plans here begin with: an input of any number n of numbers is
+    copied by workgroups along an axis."""
     tables = Tables()
     tables.words.append((0, 0, "u32"))
     tables.groups.append((1, axis, tables.formula("rounded_up", 0, 4)))
@@ -122,7 +122,7 @@ def copying(axis: int = 0) -> Tables:
 
 
 def plan(tables: Tables, n: int, more: tuple[int, ...] = ()) -> Plan:
-    """The plan for n numbers, with buffers that have room for more."""
+    """Returns the plan for n numbers, with buffers that have room for more."""
     groups = {(dispatch, axis): one for dispatch, axis, one in tables.groups}
     numbers, room = tables.numbers(n, *more), max(n, ROOM)
 
@@ -153,7 +153,7 @@ def plan(tables: Tables, n: int, more: tuple[int, ...] = ()) -> Plan:
 
 
 def counting(made: Plan, numbers: int) -> Plan:
-    """The same with a state, to each of whose numbers n is added in each run."""
+    """Returns the plan with a state, to each of whose numbers each run adds n."""
     state = Port(2, "sum", (numbers,), "f32", len(made.buffers), 4 * numbers)
     adding = Dispatch("add", 2, (0, state.buffer), 0, (numbers, 1, 1), ())
     return replace(
@@ -166,5 +166,5 @@ def counting(made: Plan, numbers: int) -> Plan:
 
 
 def wanted(tables: Tables, x: Array, *more: int) -> Array:
-    """The output for this input (uint32)."""
+    """Returns the output for this input (uint32)."""
     return np.concatenate([tables.shown(len(x), *more), x.view(np.uint32)])

@@ -1,4 +1,4 @@
-"""Networks with open extents, run with many shapes in one session, among them very small ones: each
+"""Networks with open extents, run with many shapes in one session, among them the smallest: each
 run gives what the CPU provider gives."""
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ enum { TG_PLUS, TG_MINUS, TG_TIMES, TG_QUOTIENT, TG_REMAINDER, TG_ROUNDED_UP, TG
 enum { TG_ZERO, TG_NOT_ZERO, TG_NOT_NEGATIVE };
 enum { TG_U32, TG_I32, TG_F32 };
 typedef struct tg_place { uint32_t position, reg; } tg_place;      /* in a flat list of shapes, not a rank */
-typedef struct tg_formula { uint32_t operation, a, b; } tg_formula;   /* a and b: earlier registers */
+typedef struct tg_formula { uint32_t operation, a, b; } tg_formula;   /* operands: earlier registers */
 typedef struct tg_guard { uint32_t kind, reg; } tg_guard;
 typedef struct tg_word { uint32_t offset, reg, kind; } tg_word;    /* offset in the uniforms, a multiple of 4 */
 typedef struct tg_group { uint32_t dispatch, axis, reg; } tg_group;   /* workgroups */
