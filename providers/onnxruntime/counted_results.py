@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, asks, needs
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, asks, needs
 from tflgpu_plugin.ops import detection
 from tflgpu_plugin.providers import Builder
 
@@ -205,7 +205,7 @@ def _scored(e: Builder, scores: int) -> tuple[int, float]:
         threshold = np.float32(e.value(4).flat[0])
         return scores, float(np.nextafter(threshold, np.float32(np.inf)))
     over = e.add("greater", scores, e.reshape(e.x(4), (1,)), dtype="bool")
-    lowest = float(np.finfo(np.float32).min)
+    lowest = -MAX_FLOAT32
     return e.add("where", over, scores, e.const([-np.inf]), dtype="f32"), lowest
 
 

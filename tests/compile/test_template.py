@@ -111,7 +111,7 @@ def compared(graph: Graph, target: Target, seen: Counter[str]) -> None:
             continue
         plan = planned(resized(graph, other), target, made.pools)
         assert plan is not None, "its guards accept shapes that cannot be planned"
-        found = made.settled(values, values, places)
+        found = made.settled(values, [values], places)
         if found.pipelines != plan.pipelines:  # another form is right, too
             seen["another form"] += 1
             continue

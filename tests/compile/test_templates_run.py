@@ -75,13 +75,13 @@ def allowed(plan: Plan, values: list[int]) -> bool:
 
 def test_tables_give_what_the_template_settles() -> None:
     made = traced(20, 30)
-    plan = made.settled({0: 20, 1: 30}, {0: 40, 1: 50}, PLACES)
+    plan = made.settled({0: 20, 1: 30}, [{0: 40, 1: 50}], PLACES)
     for height, width in ((20, 30), (21, 33), (40, 50), (7, 50)):
         values = {0: height, 1: width}
         assert made.fits(values) == allowed(plan, [height, width])
         if not made.fits(values):
             continue
-        other = made.settled(values, {0: 40, 1: 50}, PLACES)
+        other = made.settled(values, [{0: 40, 1: 50}], PLACES)
         ports = [port.bytes for port in (*other.inputs, *other.outputs)]
         groups = [each.groups for each in other.dispatches]
         assert follows(plan, [height, width]) == (other.uniforms, groups, ports)
@@ -91,7 +91,7 @@ def test_tables_give_what_the_template_settles() -> None:
 
 
 def test_extents_of_outputs_have_their_places() -> None:
-    plan = traced(20, 30).settled({0: 20, 1: 30}, {0: 40, 1: 50}, PLACES)
+    plan = traced(20, 30).settled({0: 20, 1: 30}, [{0: 40, 1: 50}], PLACES)
     assert plan.symbols is not None
     found = registers(plan.symbols, [24, 44])
     shapes = [number for port in plan.outputs for number in (len(port.shape), *port.shape)]
@@ -104,15 +104,15 @@ def test_extents_that_a_run_counts_have_none() -> None:
     made = traced(20, 30)
     counted, count = made.plan.outputs
     made.plan = replace(made.plan, outputs=(replace(counted, counted=(1, 1)), count))
-    symbols = made.settled({0: 20, 1: 30}, {0: 40, 1: 50}, PLACES).symbols
+    symbols = made.settled({0: 20, 1: 30}, [{0: 40, 1: 50}], PLACES).symbols
     assert symbols is not None and symbols.extents[:, 0].tolist() == [3]
 
 
 def test_room_for_larger_shapes_is_in_the_buffers() -> None:
     made = traced(20, 30)
-    small = made.settled({0: 20, 1: 30}, {0: 20, 1: 30}, PLACES)
-    large = made.settled({0: 20, 1: 30}, {0: 60, 1: 30}, PLACES)
-    less = made.settled({0: 20, 1: 30}, {0: 2, 1: 2}, PLACES)
+    small = made.settled({0: 20, 1: 30}, [{0: 20, 1: 30}], PLACES)
+    large = made.settled({0: 20, 1: 30}, [{0: 60, 1: 30}], PLACES)
+    less = made.settled({0: 20, 1: 30}, [{0: 2, 1: 2}], PLACES)
     sizes = [[b.bytes for b in plan.buffers if b.role != "weights"] for plan in (small, large)]
     assert small.buffers == less.buffers and small.inputs == large.inputs
     assert all(a <= b for a, b in zip(*sizes, strict=True)) and sizes[0] != sizes[1]
@@ -122,9 +122,9 @@ def test_room_for_larger_shapes_is_in_the_buffers() -> None:
 
 def test_a_template_without_constants_settles_what_it_settled_before() -> None:
     made = traced(20, 30)
-    before = made.settled({0: 20, 1: 30}, {0: 20, 1: 30}, PLACES)
+    before = made.settled({0: 20, 1: 30}, [{0: 20, 1: 30}], PLACES)
     made.forget_constants()
-    after = made.settled({0: 20, 1: 30}, {0: 20, 1: 30}, PLACES)
+    after = made.settled({0: 20, 1: 30}, [{0: 20, 1: 30}], PLACES)
     assert after.packings() == before.packings() and after.structure == before.structure
     assert all(weight.data is None for weight in after.weights)
     with pytest.raises(ValueError, match="no longer"):
@@ -142,7 +142,7 @@ def test_symbolic_constants_follow_the_shape() -> None:
     number = next(t for t, held in tensors.items() if held.data is not None)
     tensors[number] = replace(tensors[number], data=integers([a + k for k in range(8)]))
     made = template(replace(graph, tensors=tensors), TARGET, trace)
-    plan = made.settled({0: 12}, {0: 20}, [(1, 0)])
+    plan = made.settled({0: 12}, [{0: 20}], [(1, 0)])
     listed = np.frombuffer(plan.uniforms, np.int32)[64 * len(plan.dispatches) :]
     assert listed[:8].tolist() == [*range(12, 20)]
     uniforms, _, _ = follows(plan, [15])

@@ -46,7 +46,7 @@ def test_the_second_shape_makes_symbols_of_what_differs() -> None:
     assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None
     found = reshaping.of(given(3, 9, 9, 5), EXTENTS, make)
     assert found is not None and found.places == ((2, 0), (4, 0)) and found.symbols == {0: 9}
-    assert found.room == {0: 9} and len(make) == 1
+    assert found.rooms == [{0: 9}, {0: 7}] and len(make) == 1
     again = reshaping.of(given(3, 8, 8, 5), EXTENTS, make)
     assert again is found and len(make) == 1
     assert found.values(given(3, 8, 9, 5)) is None and found.values(given(4, 8, 8, 5)) is None
@@ -84,13 +84,13 @@ def test_buffers_grow_by_more_where_they_grow_in_small_steps() -> None:
     reshaping, make = Reshaping(), Made()
     reshaping.of(given(3, 100, 7, 5), EXTENTS, make)
     found = reshaping.of(given(3, 101, 7, 5), EXTENTS, make)
-    assert found is not None and found.room == {0: 101}
+    assert found is not None and found.rooms[0] == {0: 101}
     reshaping.of(given(3, 102, 7, 5), EXTENTS, make)
-    assert found.room == {0: 134}
+    assert found.rooms[0] == {0: 134}
     reshaping.of(given(3, 120, 7, 5), EXTENTS, make)
-    assert found.room == {0: 134}
+    assert found.rooms[0] == {0: 120} and {0: 134} in found.rooms
     reshaping.of(given(3, 400, 7, 5), EXTENTS, make)
-    assert found.room == {0: 500}
+    assert found.rooms[:2] == [{0: 500}, {0: 400}]
 
 
 def test_an_error_reaches_the_caller_and_nothing_is_kept() -> None:
@@ -112,3 +112,13 @@ def test_few_shapes_and_templates_are_kept() -> None:
         reshaping.of(given(3, 90 + 50 * k, 7, 5), EXTENTS, make)
     assert len(make) > KEPT
     assert len(reshaping.seen) <= KEPT and len(reshaping.found) <= KEPT
+
+
+def test_room_is_for_shapes_that_were_seen_and_not_for_their_product() -> None:
+    reshaping, make = Reshaping(), Made(9000)
+    for shapes in (given(1000, 4, 7, 5), given(3, 2000, 7, 5), given(4, 2000, 7, 5)):
+        found = reshaping.of(shapes, EXTENTS, make)
+    assert found is not None
+    assert {0: 1000, 1: 2000} not in found.rooms and {0: 1000, 1: 4} in found.rooms
+    found.shrink()
+    assert len(found.rooms) == 1

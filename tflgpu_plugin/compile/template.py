@@ -48,6 +48,13 @@ class Values:
         number = number.number if isinstance(number, Word) else number
         return self.total(number.terms) if isinstance(number, Extent) else number
 
+    def size(self, number: Any) -> int:
+        """Returns the value of a size, 0 where it has none."""
+        try:
+            return int(self.of(number))
+        except ZeroDivisionError:
+            return 0
+
     def total(self, terms: Terms) -> int:
         """Returns the value of a polynomial. Raises ZeroDivisionError."""
         return sum(c * prod(map(self.atom, atoms)) for atoms, c in terms)
@@ -103,14 +110,16 @@ class Template:
         )
         self.plan = replace(plan, weights=weights)
 
-    def settled(self, symbols: Mapping[int, int], room: Mapping[int, int], places: Places) -> Plan:
-        """Returns the plan for these values of the symbols, whose buffers also have the sizes for
-        the values `room`."""
-        now, wide = Values(self.trace, symbols), Values(self.trace, room)
+    def settled(
+        self, symbols: Mapping[int, int], rooms: Sequence[Mapping[int, int]], places: Places
+    ) -> Plan:
+        """Returns the plan for these values of the symbols, whose buffers also suffice for each of
+        the `rooms`, which are values of the symbols, too."""
+        now, wide = Values(self.trace, symbols), [Values(self.trace, room) for room in rooms]
         guards = self.trace.conditions
 
         def capacity(number: Any) -> int:
-            most: int = max(now.of(number), wide.of(number))
+            most: int = max(now.of(number), *(values.size(number) for values in wide))
             if isinstance(number, Extent):
                 left = most - number
                 assert isinstance(left, Extent)

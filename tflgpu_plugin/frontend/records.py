@@ -24,7 +24,7 @@ from tflgpu_plugin.frontend.reports import (
     PartitionReport,
     Report,
 )
-from tflgpu_plugin.frontend.reshaping import Flat, Reshaping, flat
+from tflgpu_plugin.frontend.reshaping import Flat, Reshaping, Symbolic, flat
 from tflgpu_plugin.importer.subgraph import Again
 from tflgpu_plugin.ir import Refusal, Shape, counts
 from tflgpu_plugin.ir.extent import Trace
@@ -119,8 +119,11 @@ class PlacedPartition:
             found = self.reshaping.of(tuple(flat(given)), extents, make)
             if found is None:
                 return False
-            plan = found.template.settled(found.symbols, found.room, found.places)
-            instance = partition.built(plan, found.program)
+            try:
+                instance = self._settled(partition, found)
+            except BuildError:  # too large for this device
+                found.shrink()
+                instance = self._settled(partition, found)
             found.made_on_the_device(instance.program)
         except Exception as error:
             log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
@@ -128,6 +131,10 @@ class PlacedPartition:
         made = tuple(found.made[a + 1 : b] for a, b in pairwise(ends))
         self.add(handle, made, instance.output_shapes, instance)
         return True
+
+    def _settled(self, partition: Partition, found: Symbolic) -> Instance:
+        plan = found.template.settled(found.symbols, found.rooms, found.places)
+        return partition.built(plan, found.program)
 
     @property
     def shaped(self) -> int:

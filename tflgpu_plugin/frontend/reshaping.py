@@ -32,13 +32,13 @@ def flat(shapes: Sequence[Shape]) -> list[int]:
 @dataclass
 class Symbolic:
     """A template made for the shapes `made`, whose symbols are at `places` (position in the flat
-    list, symbol); `room` are the values of symbols for which its buffers suffice,
-    and `program` the last one that was built."""
+    list, symbol). `rooms` are values of symbols for which its buffers suffice, the newest first;
+    `program` is the last one that was built."""
 
     made: Flat
     places: tuple[tuple[int, int], ...]
     template: Template
-    room: dict[int, int]
+    rooms: list[dict[int, int]]
     program: Program | None = None
 
     def made_on_the_device(self, program: Program) -> None:
@@ -64,11 +64,18 @@ class Symbolic:
 
     def grown(self, values: dict[int, int]) -> None:
         """Makes room for these values of the symbols, and more where one grows again."""
+        wide = dict(values)
         for symbol, value in values.items():
-            step = value - self.room[symbol]
+            step = value - max(room[symbol] for room in self.rooms)
             if step > 0:
                 small = 2 * MARGIN * step <= value
-                self.room[symbol] = value + max(value // MARGIN, STEPS * step if small else 0)
+                wide[symbol] = value + max(value // MARGIN, STEPS * step if small else 0)
+        others = (room for room in self.rooms if any(room[k] > n for k, n in wide.items()))
+        self.rooms = [wide, values, *others][: 2 * KEPT]  # sizes may also fall with a symbol
+
+    def shrink(self) -> None:
+        """Leaves room for the newest values only, where buffers would be too large otherwise."""
+        self.rooms = self.rooms[1:2] or self.rooms
 
 
 @dataclass
@@ -122,7 +129,8 @@ class Reshaping:
             places.append((position, symbol))
         if not places:
             return None
-        room = {symbol: max(history) for history, symbol in names.items()}
-        made = Symbolic(given, tuple(places), make(tuple(numbers), trace), room)
+        histories = ([history[k] for history in names] for k in range(1 + len(alike)))
+        rooms = [dict(enumerate(values)) for values in histories]
+        made = Symbolic(given, tuple(places), make(tuple(numbers), trace), rooms)
         self.found = [made, *self.found][:KEPT]
         return made

@@ -45,6 +45,13 @@ class Trace:
     guards: dict[Guard, str] = field(default_factory=dict)
     fixed: Counter[str] = field(default_factory=Counter)
     known: dict[tuple[str, Any, Terms], int] = field(default_factory=dict)
+    bounds: dict[Terms, tuple[int | None, int | None]] = field(default_factory=dict)
+
+    def limits(self, terms: Terms) -> tuple[int | None, int | None]:
+        """Returns a lower and an upper bound of a polynomial (None: none is found)."""
+        if terms not in self.bounds:
+            self.bounds[terms] = least(terms, self.atoms), most(terms, self.atoms)
+        return self.bounds[terms]
 
     def symbol(self, number: Any, value: int, low: int = LEAST) -> int:
         """Returns the symbol `number` with this example value."""
@@ -80,7 +87,7 @@ class Trace:
         guard, unless that is so for all values."""
         if _choosing.get():
             return value == 0 if kind == "eq" else value >= 0
-        low, high = least(terms, self.atoms), most(terms, self.atoms)
+        low, high = self.limits(terms)
         if low is not None and low >= (1 if kind == "eq" else 0):
             return kind == "ge"
         if high is not None and high < 0:
@@ -315,11 +322,11 @@ def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     if not terms:
         return outside
     up = 1 if op == "rounded_up" else 0
-    low, high = least(terms, atoms), most(terms, atoms)
-    rest = least(plus(by, negated(terms)), atoms)
+    low, high = trace.limits(terms)
+    rest, _ = trace.limits(plus(by, negated(terms)))
     if rest is not None and rest >= 1 - up and low is not None and low >= up:
         return outside + up  # between 0 and 1
-    low, high = _limits(up, (low, high), (least(by, atoms), most(by, atoms)))
+    low, high = _limits(up, (low, high), trace.limits(by))
     if low == high:
         return outside + low
     inside = at_example(terms, atoms)
