@@ -15,24 +15,32 @@ from tflgpu_plugin import engine
 pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.adapter
 KEPT = 8
+BITS = range(6)
+
+
+def shape(number: int) -> tuple[int, ...]:
+    """Returns the number's shape: an extent is 2 where its bit is set, else 1. An extent of 1 is
+    never a symbol, so no plan holds for two numbers."""
+    return (*(1 + (number >> bit & 1) for bit in BITS), 5)
 
 
 class Runs:
-    """A model of open rows, and what plans were built for, in order."""
+    """Runs a model with open extents and keeps the list of the plans that are built for it."""
 
     def __init__(self, built: list[Any]) -> None:
         self.built = built
-        data = add_relu(("n", 3, 5))
+        data = add_relu((*(f"n{bit}" for bit in BITS), 5))
         self.ours, self.theirs = session(data), cpu(data)
 
-    def __call__(self, *rows: int) -> list[int]:
-        """The rows of these runs for which a plan was built; every answer is right."""
+    def __call__(self, *numbers: int) -> list[int]:
+        """Returns the numbers for whose shapes a plan was built; every answer is right."""
         before = len(self.built)
-        for count in rows:
-            x = np.random.default_rng(count).standard_normal((count, 3, 5)).astype(np.float32)
+        for number in numbers:
+            x = np.random.default_rng(number).standard_normal(shape(number)).astype(np.float32)
             (got,), (wanted,) = (s.run(None, {"x": x}) for s in (self.ours, self.theirs))
             np.testing.assert_allclose(got, wanted, atol=1e-6)
-        return [instance.plan.inputs[0].shape[0] for _, instance in self.built[before:]]
+        shapes = [instance.plan.inputs[0].shape for _, instance in self.built[before:]]
+        return [sum((one[bit] - 1) << bit for bit in BITS) for one in shapes]
 
 
 @pytest.fixture
