@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tflgpu_plugin.compile.template import Values
-from tflgpu_plugin.frontend.reshaping import KEPT, Flat, Reshaping, flat
+from tflgpu_plugin.frontend.reshaping import KEPT, NARROW, Flat, Reshaping, flat
 from tflgpu_plugin.ir.extent import Trace
 
 
@@ -122,3 +122,31 @@ def test_room_is_for_shapes_that_were_seen_and_not_for_their_product() -> None:
     assert {0: 1000, 1: 2000} not in found.rooms and {0: 1000, 1: 4} in found.rooms
     found.shrink()
     assert len(found.rooms) == 1
+
+
+def test_few_narrow_templates_are_made() -> None:
+    reshaping, make = Reshaping(), Made()
+    for k in range(10):
+        make.below = 100 + k
+        shapes = given(3, 99 + k, 7, 5)
+        reshaping.of(shapes, EXTENTS, lambda n, trace: int(n[2]) and make(n, trace))
+    assert len(make) == NARROW and len(reshaping.found) == NARROW
+    assert reshaping.of(given(3, 99 + NARROW, 7, 5), EXTENTS, make) is reshaping.found[0]
+
+
+def test_wide_templates_are_made_again() -> None:
+    reshaping, make = Reshaping(), Made()
+    for k in range(6):
+        make.below = 100 + 50 * k
+        reshaping.of(given(3, 90 + 50 * k, 7, 5), EXTENTS, make)
+    assert len(make) == 5 and reshaping.narrow == 0
+
+
+def test_templates_that_fail_are_dropped_and_not_made_for_ever() -> None:
+    reshaping, make = Reshaping(), Made()
+    reshaping.of(given(3, 7, 7, 5), EXTENTS, make)
+    for k in range(10):
+        found = reshaping.of(given(3, 8 + k, 7, 5), EXTENTS, make)
+        if found is not None:
+            reshaping.drop(found)
+    assert len(make) == NARROW and not reshaping.found

@@ -115,6 +115,7 @@ class PlacedPartition:
             shapes = tuple(numbers[a + 1 : b] for a, b in pairwise(ends))
             return partition.template(self.reshaped(partition, shapes).runs(), trace)
 
+        found = None
         try:
             found = self.reshaping.of(tuple(flat(given)), extents, make)
             if found is None:
@@ -127,6 +128,8 @@ class PlacedPartition:
             found.made_on_the_device(instance.program)
         except Exception as error:
             log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
+            if found is not None:
+                self.reshaping.drop(found)
             return False
         made = tuple(found.made[a + 1 : b] for a, b in pairwise(ends))
         self.add(handle, made, instance.output_shapes, instance)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Flat = tuple[int, ...]  # for each input its rank and extents, then for each run value its numbers
 KEPT = 8  # templates, and shapes of earlier runs
 MARGIN = 4  # a buffer that has become too small grows by 1 / MARGIN more than needed, ...
+NARROW = 3  # templates in a row that hold for few shapes, after which no more are made
 STEPS = 32  # ... or by so many steps, if it grows in small ones
 
 
@@ -81,11 +82,14 @@ class Symbolic:
 @dataclass
 class Reshaping:
     """The shapes of a partition's earlier runs, and its templates. `open` are the positions in the
-    flat list at which runs differed."""
+    flat list at which runs differed. `narrow` counts the last templates in a row that could not be
+    made, or that hold for one value of an extent only; `failed` those that could not be built."""
 
     seen: list[Flat] = field(default_factory=list)
     found: list[Symbolic] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
+    narrow: int = 0
+    failed: int = 0
     lock: Any = field(default_factory=threads.RLock, repr=False)
 
     def of(
@@ -104,9 +108,15 @@ class Reshaping:
                 if values is not None and symbolic.template.fits(values):
                     symbolic.grown(values)
                     return symbolic
-            if not alike:
+            if not alike or max(self.narrow, self.failed) >= NARROW:
                 return None
             return self._made(given, alike, make)
+
+    def drop(self, symbolic: Symbolic) -> None:
+        """Forgets a template that cannot be built."""
+        with self.lock:
+            self.found = [one for one in self.found if one is not symbolic]
+            self.failed += 1
 
     def _differ(self, one: Flat, other: Flat) -> set[int]:
         """Returns the positions at which two lists differ; -1 for lists of other lengths."""
@@ -131,6 +141,8 @@ class Reshaping:
             return None
         histories = ([history[k] for history in names] for k in range(1 + len(alike)))
         rooms = [dict(enumerate(values)) for values in histories]
+        self.narrow += 1
         made = Symbolic(given, tuple(places), make(tuple(numbers), trace), rooms)
+        self.narrow = self.narrow if trace.fixed else 0
         self.found = [made, *self.found][:KEPT]
         return made
