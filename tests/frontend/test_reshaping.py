@@ -121,7 +121,16 @@ def test_room_is_for_shapes_that_were_seen_and_not_for_their_product() -> None:
     assert found is not None
     assert {0: 1000, 1: 2000} not in found.rooms and {0: 1000, 1: 4} in found.rooms
     found.shrink()
-    assert len(found.rooms) == 1
+    assert found.rooms == [{0: 4, 1: 2000}]
+
+
+def test_a_rank_is_no_symbol() -> None:
+    reshaping, make = Reshaping(), Made()
+    reshaping.of((2, 5, 6, 1, 7), {1, 2, 4}, make)
+    reshaping.of((2, 5, 6, 1, 8), {1, 2, 4}, make)
+    reshaping.of((1, 5, 2, 6, 8), {1, 3, 4}, make)
+    found = reshaping.of((1, 5, 2, 7, 9), {1, 3, 4}, make)
+    assert found is not None and found.places == ((3, 0), (4, 1))
 
 
 def test_few_narrow_templates_are_made() -> None:

@@ -93,7 +93,7 @@ class Assembly:
     lows: dict[object, float] = field(default_factory=dict)  # see `precision.whole`
     trace: Trace | None = None
     words: list[tuple[int, Any]] = field(default_factory=list)  # see `Template`
-    symbolic: dict[object, int] = field(default_factory=dict)  # vec4 of constants in UNIFORMS
+    symbolic_constants: dict[object, int] = field(default_factory=dict)  # vec4 in UNIFORMS
 
     def plan(self) -> Plan:
         target = self.low.target
@@ -280,7 +280,7 @@ class Assembly:
     def _place_symbolic(self, source: Constant) -> None:
         """Places a constant of symbolic integers behind the uniforms, which are written again when
         the numbers change. Its `pack` gives the index of each, from 1."""
-        if source.key in self.symbolic:
+        if source.key in self.symbolic_constants:
             return
         assert source.data is not None
         numbers, size = source.data.reshape(-1), source.vectors * VECTOR
@@ -289,7 +289,7 @@ class Assembly:
         places = packed.view(np.int32 if source.whole else np.float32).astype(np.int64)
         found = ((4 * k, numbers[n - 1]) for k, n in enumerate(places) if n)
         self.words += [(start + at, Word(number, kind)) for at, number in found]
-        self.symbolic[source.key] = start // VECTOR
+        self.symbolic_constants[source.key] = start // VECTOR
         self.buffers[UNIFORMS] = replace(self.buffers[UNIFORMS], bytes=start + size)
 
     @property
@@ -310,8 +310,8 @@ class Assembly:
         if isinstance(source, Raw):
             return self.raw[source], 0
         each = 2 if self._half(source) else 1  # stored vec4 per 16 bytes
-        if isinstance(source, Constant) and source.key in self.symbolic:
-            return UNIFORMS, self.symbolic[source.key]
+        if isinstance(source, Constant) and source.key in self.symbolic_constants:
+            return UNIFORMS, self.symbolic_constants[source.key]
         if isinstance(source, Constant):
             weight = self.weights[source.key]
             each = each if self._low(source) is None else 4

@@ -24,6 +24,7 @@ from tflgpu_plugin.ir.plan import (
     GUARDS,
     WORDS,
     Buffer,
+    Digest,
     Plan,
     Port,
     Symbols,
@@ -101,12 +102,13 @@ class Template:
         """Whether the plan holds for these values of the symbols, with larger buffers if needed."""
         return Values(self.trace, symbols).hold(self.trace.conditions)
 
-    def forget_constants(self) -> None:
-        """Releases the values of constants, which a program of this template has on the device."""
+    def forget_constants(self, digests: Sequence[Digest | None]) -> None:
+        """Releases the values of constants, which a program of this template has on the device.
+        `digests` are theirs."""
         plan = self.plan
         weights = tuple(
             replace(weight, digest=digest, pack=forgotten, data=None)
-            for weight, digest in zip(plan.weights, plan.digests, strict=True)
+            for weight, digest in zip(plan.weights, digests, strict=True)
         )
         self.plan = replace(plan, weights=weights)
 
@@ -164,7 +166,10 @@ def template(graph: Graph, target: Target, trace: Trace) -> Template:
     `compiler.compile`."""
     made = compiler.assembly(graph, target)
     made.trace = trace
-    return Template(made.plan(), trace, made.words, made.alive, made.chosen, made.pools)
+    plan = made.plan()
+    if not all(count > 0 for each in plan.dispatches for count in each.groups):
+        raise ValueError("a launch without workgroups")  # the comparisons leave guards
+    return Template(plan, trace, made.words, made.alive, made.chosen, made.pools)
 
 
 def _kind(number: Any) -> str:

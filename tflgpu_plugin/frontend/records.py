@@ -115,25 +115,26 @@ class PlacedPartition:
             shapes = tuple(numbers[a + 1 : b] for a, b in pairwise(ends))
             return partition.template(self.reshaped(partition, shapes).runs(), trace)
 
-        found = None
-        try:
-            found = self.reshaping.of(tuple(flat(given)), extents, make)
-            if found is None:
-                return False
+        reshaping, found = self.reshaping, None
+        with reshaping.lock:  # plans of a template replace each other
             try:
-                instance = self._settled(partition, found)
-            except BuildError:  # too large for this device
-                found.shrink()
-                instance = self._settled(partition, found)
-            found.made_on_the_device(instance.program)
-        except Exception as error:
-            log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
-            if found is not None:
-                self.reshaping.drop(found)
-            return False
-        made = tuple(found.made[a + 1 : b] for a, b in pairwise(ends))
-        self.add(handle, made, instance.output_shapes, instance)
-        return True
+                found = reshaping.of(tuple(flat(given)), extents, make)
+                if found is None:
+                    return False
+                try:
+                    instance = self._settled(partition, found)
+                except BuildError:  # too large for this device
+                    found.shrink()
+                    instance = self._settled(partition, found)
+                found.made_on_the_device(instance.program)
+                made = tuple(found.made[a + 1 : b] for a, b in pairwise(ends))
+                self.add(handle, made, instance.output_shapes, instance)
+            except Exception as error:
+                log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
+                if found is not None:
+                    reshaping.drop(found)
+                return False
+            return True
 
     def _settled(self, partition: Partition, found: Symbolic) -> Instance:
         plan = found.template.settled(found.symbols, found.rooms, found.places)
@@ -184,7 +185,7 @@ class PlacedPartition:
     def release(self) -> None:
         """Frees the device memory that Python holds, and the native object."""
         self.final = self.state()
-        self.partition, self.handle = None, None
+        self.partition, self.handle, self.reshaping = None, None, Reshaping()
 
     def report(self, graph: int, place: int) -> PartitionReport:
         """Returns the counters for a report, in which this is partition number `place`; its nodes

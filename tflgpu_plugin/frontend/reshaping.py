@@ -33,20 +33,22 @@ def flat(shapes: Sequence[Shape]) -> list[int]:
 @dataclass
 class Symbolic:
     """A template made for the shapes `made`, whose symbols are at `places` (position in the flat
-    list, symbol). `rooms` are values of symbols for which its buffers suffice, the newest first;
-    `program` is the last one that was built."""
+    list, symbol). `rooms` are values of symbols for which its buffers suffice, the newest first,
+    and `newest` those of the last run that asked; `program` is the last one that was built."""
 
     made: Flat
     places: tuple[tuple[int, int], ...]
     template: Template
     rooms: list[dict[int, int]]
+    newest: dict[int, int]
     program: Program | None = None
 
     def made_on_the_device(self, program: Program) -> None:
         """Remembers a program of the template, which has its constants. Those of the host may be
         freed."""
+        if self.program is None:
+            self.template.forget_constants(program.digests)
         self.program = program
-        self.template.forget_constants()
 
     @property
     def symbols(self) -> dict[int, int]:
@@ -65,7 +67,7 @@ class Symbolic:
 
     def grown(self, values: dict[int, int]) -> None:
         """Makes room for these values of the symbols, and more where one grows again."""
-        wide = dict(values)
+        wide, self.newest = dict(values), values
         for symbol, value in values.items():
             step = value - max(room[symbol] for room in self.rooms)
             if step > 0:
@@ -76,7 +78,7 @@ class Symbolic:
 
     def shrink(self) -> None:
         """Leaves room for the newest values only, where buffers would be too large otherwise."""
-        self.rooms = self.rooms[1:2] or self.rooms
+        self.rooms = [self.newest]
 
 
 @dataclass
@@ -110,7 +112,7 @@ class Reshaping:
                     return symbolic
             if not alike or max(self.narrow, self.failed) >= NARROW:
                 return None
-            return self._made(given, alike, make)
+            return self._made(given, alike, extents, make)
 
     def drop(self, symbolic: Symbolic) -> None:
         """Forgets a template that cannot be built."""
@@ -125,12 +127,13 @@ class Reshaping:
         return {k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b}
 
     def _made(
-        self, given: Flat, alike: list[Flat], make: Callable[[Flat, Trace], Template]
-    ) -> Symbolic | None:
+        self, given: Flat, alike: list[Flat], extents: set[int],
+        make: Callable[[Flat, Trace], Template],
+    ) -> Symbolic | None:  # fmt: skip
         """Returns a new template. Extents that were equal in all runs share a symbol."""
         trace, names, places = Trace(), dict[Flat, int](), list[tuple[int, int]]()
         numbers = list(given)
-        for position in sorted(self.open):
+        for position in sorted(self.open & extents):
             if given[position] < LEAST:
                 continue
             history = tuple(one[position] for one in (given, *alike))
@@ -142,7 +145,7 @@ class Reshaping:
         histories = ([history[k] for history in names] for k in range(1 + len(alike)))
         rooms = [dict(enumerate(values)) for values in histories]
         self.narrow += 1
-        made = Symbolic(given, tuple(places), make(tuple(numbers), trace), rooms)
+        made = Symbolic(given, tuple(places), make(tuple(numbers), trace), rooms, rooms[0])
         self.narrow = self.narrow if trace.fixed else 0
         self.found = [made, *self.found][:KEPT]
         return made

@@ -349,7 +349,7 @@ def _limits(
 def _remainder(a: Any, b: Any, trace: Trace) -> int:
     """Returns a % b. Of a constant b it is an atom, whose limits are known."""
     rest: int = a - b * _divided(a, b, trace)
-    if not isinstance(rest, Extent) or isinstance(b, Extent):
+    if not isinstance(rest, Extent) or isinstance(b, Extent) or b < 0:
         return rest
     inside = tuple((atoms, c % b) for atoms, c in _terms(a) if c % b)
     return trace.atom("remainder", inside, _terms(b), rest.value, 0, b - 1)
@@ -361,7 +361,7 @@ def number_of(number: Any) -> int:
 
 
 def _caller() -> str:
-    """Returns the place in the code that needed a plain number."""
+    """Returns the place in the code that compared an extent, or needed a plain number."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename == __file__:
         frame = frame.f_back

@@ -234,10 +234,11 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     )
 
 
-@chooses
 def _block(count: int) -> int:
     """Returns the rounds of the inner loop over so many elements: with the square root, both loops
-    are short and the rounding error of sums is small."""
+    are short and the rounding error of sums is small. Symbolic counts have it up to a factor of
+    2."""
+    count.bit_length()  # leaves a guard
     return isqrt(max(example(count) - 1, 0)) + 1
 
 

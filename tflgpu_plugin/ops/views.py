@@ -133,7 +133,7 @@ class View:
         value = view.value if view.padded else self.value
         return View(view.shape, tuple(axes), offset, value)
 
-    @property
+    @cached_property
     def symbolic(self) -> bool:
         """Whether it depends on symbolic extents."""
         numbers = (n for a in self.axes for n in (a.extent, a.stride, a.low, a.stop))
@@ -158,10 +158,16 @@ class View:
         return result.reshape(self.shape)
 
 
-@lru_cache(256)  # passes request the same ones in every round
 def through(*views: View | None) -> View | None:
     """Returns the composition of all these views; None if one is missing, or axes cannot express
     it."""
+    if any(view is not None and view.symbolic for view in views):
+        return _through.__wrapped__(*views)  # the cache would keep their trace
+    return _through(*views)
+
+
+@lru_cache(256)  # passes request the same ones in every round
+def _through(*views: View | None) -> View | None:
     return reduce(lambda a, b: None if a is None or b is None else a.then(b), views)
 
 
@@ -329,7 +335,7 @@ def taken(shape: Shape, rows: Mapping[int, Array]) -> View:
         row = rows[k]
         steps = set(np.diff(row).tolist())
         if len(steps) > 1:
-            axes.append(Axis(len(row), stride, lookup=row))
+            axes.append(Axis(len(row), stride, lookup=row.astype(np.int64)))
             continue
         offset += integer(row[0]) * stride if len(row) else 0
         axes.append(Axis(len(row), stride * (steps.pop() if steps else 1)))

@@ -113,7 +113,7 @@ class Program:
         self.weights = self._adopt(sibling) or self._upload()
         made = compiling() if compiling else None
         self.pipelines = made or pipelines.make(plan.pipelines, device, cache, False)
-        self.packings = plan.packings()
+        self.packings, self.digests = plan.packings(), plan.digests
 
     def forget_constants(self) -> None:
         """Releases the constants' values on the host; the device has them."""
