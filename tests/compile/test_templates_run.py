@@ -76,7 +76,7 @@ def allowed(plan: Plan, values: list[int]) -> bool:
 def test_tables_give_what_the_template_settles() -> None:
     made = traced(20, 30)
     plan = made.settled({0: 20, 1: 30}, [{0: 40, 1: 50}], PLACES)
-    for height, width in ((20, 30), (21, 33), (40, 50), (7, 50)):
+    for height, width in ((20, 30), (21, 31), (22, 29), (40, 50), (7, 50)):
         values = {0: height, 1: width}
         assert made.fits(values) == allowed(plan, [height, width])
         if not made.fits(values):
@@ -86,7 +86,9 @@ def test_tables_give_what_the_template_settles() -> None:
         groups = [each.groups for each in other.dispatches]
         assert follows(plan, [height, width]) == (other.uniforms, groups, ports)
         assert other.buffers == plan.buffers
-    assert made.fits({0: 34, 1: 60}) and not allowed(plan, [34, 60])  # there is no room
+    small = made.settled({0: 20, 1: 30}, [{0: 20, 1: 30}], PLACES)
+    assert made.fits({0: 21, 1: 31}) and allowed(plan, [21, 31])
+    assert not allowed(small, [21, 31])  # there is no room
     assert not made.fits({0: 20, 1: 1 << 30})
 
 
