@@ -83,7 +83,7 @@ def steps(file: str) -> list[Step]:
     if path.parts[0] == "providers":
         tests = ALONE.get(name) or (*PROVIDERS.get(name, ()), *ROOMS.get(room, READ))
     elif room not in ("ops", "kernels"):
-        tests = TESTS.get(key, ROOMS.get(room, ()))
+        tests = TESTS.get(f"{room}/{key}", TESTS.get(key, ROOMS.get(room, ())))
     else:
         usual = OPS if room == "ops" else ()
         tests = TESTS.get(key if key != "quantized" else "stored_numbers", usual)

@@ -289,6 +289,7 @@ TESTS: dict[str, Sequence[str]] = {
         "test_ort_extents",
         *_ONNX,
     ),
+    "native/symbols": ("test_symbols", "test_symbol_tables", "test_symbol_memory"),
     "likely": ("test_ort_run_values", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "host_op": ("test_page_of_operators", *READ),
