@@ -144,7 +144,7 @@ def steps() -> list[Step]:
 @dataclass(frozen=True)
 class Result:
     """The result of a step: its state (ok, FAIL, or not run when every test was skipped), its
-    count, the seconds, and why nothing ran."""
+    count, the seconds, and why nothing ran or which tests failed."""
 
     state: str
     counted: str
@@ -161,7 +161,11 @@ def result(step: Step, status: int, output: str, seconds: float) -> Result:
         # Empty parameter lists are no reason.
         reasons = re.findall(r"^SKIPPED \[\d+\] \S+: (?!got empty)(.*)$", output, re.MULTILINE)
         return Result("not run", counted, seconds, tuple(dict.fromkeys(reasons)))
-    return Result("FAIL" if status else "ok", counted, seconds)
+    if status:
+        # The list of steps may be all that is kept of a long output.
+        failed = re.findall(r"^(?:FAILED|ERROR) (\S.*)$", output, re.MULTILINE)
+        return Result("FAIL", counted, seconds, tuple(line[:200] for line in failed[:20]))
+    return Result("ok", counted, seconds)
 
 
 def run(step: Step, extra: list[str]) -> Result:
