@@ -34,11 +34,13 @@ static WGPUCommandBuffer make_commands(const tgi_run *r, bool staged, tg_error *
 }
 
 /* Encodes the next run's commands while the device works on this one; not after the first run of a shape, which may be the only
- * one, and not where commands for a shape that does not come again would change states. */
+ * one, and not where commands for a shape that does not come again would change states. Commands for a shape that gives way to
+ * another one cost a run, so that of a plan for many shapes only one that lasts has them. */
 static void prepare_next(const tgi_run *r) {
   tg_error ignored;
   tg_replay *replay = r->replay;
-  if (replay->prepared || !replay->repeats || atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
+  if (replay->prepared || replay->repeats < (replay->symbols ? LASTING : 1)) return;
+  if (atomic_load(&replay->last_nanoseconds) > LONG_RUN) return;
   if (replay->symbols && replay->state_count) return;
   if (is_plain(r)) replay->prepared = make_commands(r, true, &ignored);
   replay->prepared_timestamping = r->timestamping;

@@ -106,10 +106,8 @@ def _drop(e: Rewriter) -> bool:
 
 def _idle(e: Rewriter, node: Node, view: View) -> bool:
     """Whether the result has the same elements and properties as the input."""
-    if view.shape != e.shape(node.operand()) or not view.whole:
-        return False
     perm = list(node.attributes.get("perm", ()))
-    if perm != sorted(perm):
+    if perm != sorted(perm) or not view.whole or view.shape != e.shape(node.operand()):
         return False
     return _facts(e.tensors[node.operand()])[:2] == _facts(e.tensors[node.outputs[0]])[:2]
 

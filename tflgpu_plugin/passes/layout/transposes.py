@@ -12,6 +12,7 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, Shape
+from tflgpu_plugin.ir.extent import chooses, number_of
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
@@ -116,6 +117,7 @@ def _price(shape: Shape, perm: Perm) -> int:
     return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
 
 
+@chooses
 def _gain(uses: DefUse, region: _Region) -> int:
     """Returns the bytes of transposes at a region's edges that changing its layout saves."""
     e, saved = uses.e, 0
@@ -150,7 +152,7 @@ def _gain(uses: DefUse, region: _Region) -> int:
                 saved += _price(shape, tuple(turn.attributes["perm"]))
     for tensor, change in made:
         saved -= _price(permuted(e.shape(tensor), region.held[tensor]), change)
-    return saved
+    return number_of(saved)
 
 
 def _apply(e: Rewriter, region: _Region, nodes: Sequence[Node]) -> None:

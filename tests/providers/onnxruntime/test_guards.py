@@ -1,0 +1,58 @@
+"""Guards of exported networks whose shapes change: few plans with symbols hold for all shapes. Each
+test prints the guards (pytest -s)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.decoding_models import MODELS
+from tests.support.onnx_models import session
+from tflgpu_plugin import engine
+from tflgpu_plugin.compile.template import Template
+from tflgpu_plugin.ir import Graph
+from tflgpu_plugin.ir.extent import Trace
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+BATCHES = [(n, 3, 96, 96) for n in (1, 2, 4, 8, 16, 3, 32)]
+LINES = [(1, 3, 48, width) for width in (100, 140, 90, 170, 240, 85, 300)]
+
+
+def made(name: str, shapes: Sequence[tuple[int, ...]], patch: Any) -> list[Template]:
+    """Returns the templates that a session makes for these shapes."""
+    found: list[Template] = []
+    usual = engine.Partition.template
+
+    def watched(self: engine.Partition, graph: Graph, trace: Trace) -> Template:
+        found.append(usual(self, graph, trace))
+        return found[-1]
+
+    patch.setattr(engine.Partition, "template", watched)
+    running = session(MODELS[name]())
+    for shape in shapes:
+        running.run(None, {"x": np.ones(shape, np.float32)})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "traced", "most"),
+    [("mobilenet", BATCHES, 1, 45), ("recogniser", LINES, 3, 90)],
+)
+def test_few_guards(
+    name: str, shapes: list[tuple[int, ...]], traced: int, most: int, monkeypatch: Any
+) -> None:
+    templates = made(name, shapes, monkeypatch)
+    for template in templates:
+        guards = template.trace.guards
+        places = Counter(f"{guard.kind} {place}" for guard, place in guards.items())
+        print(f"{name}: {len(guards)} guards", *places.items(), sep="\n  ")
+        assert not template.trace.fixed
+        assert len(guards) <= most
+    assert len(templates) <= traced
