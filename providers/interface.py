@@ -35,6 +35,7 @@ from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, kept
 from tflgpu_plugin.importer.support import Judge, without_kernel
 from tflgpu_plugin.ir import HostOp, Quantization, Refusal, Shape, operands
+from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.quantization import same_bits
 from tflgpu_plugin.options import OptionError, Options, parse
@@ -43,7 +44,8 @@ from tflgpu_plugin.runtime.adapter import adapters, select
 from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 __all__ = [
-    "COUNTED", "CPU", "DEFAULT_DOMAINS", "GPU", "INCOMPLETE", "REVERTED", "AdapterInfo", "Again",
+    "COUNTED", "CPU", "DEFAULT_DOMAINS", "EXTENTS", "GPU", "INCOMPLETE", "INTEGERS", "REVERTED",
+    "AdapterInfo", "Again",
     "BuildError", "Builder", "Claim", "Client", "Default", "Extent", "Facts", "GraphRecord",
     "HostError", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance",
     "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options", "Partition", "PerCaller",

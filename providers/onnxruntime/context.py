@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
-from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Refusal, Shape, digests
+from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Refusal, Shape, digests, is_symbolic
 from tflgpu_plugin.providers import AdapterInfo, BuildError, HostNode, Options, Partition
 
 from .snapshot import Snapshot
@@ -98,7 +98,9 @@ def numbers(value: Array) -> tuple[int, ...]:
 
 
 def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
-    """Returns the array that `numbers` made `given` from."""
+    """Returns the array that `numbers` made `given` from, which may be symbolic."""
+    if is_symbolic(given):
+        return np.array(given, object).reshape(shape)
     held = np.array(given, np.int32)
     whole = held.view(np.float32) if dtype == "f32" else held.astype(NUMPY_DTYPES[dtype])
     return whole.reshape(shape)

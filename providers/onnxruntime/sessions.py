@@ -3,6 +3,7 @@ reasons of failures."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -35,9 +36,10 @@ class Placed(providers.PlacedPartition):
         self.program, self.interface = None, replace(self.interface, part=None)
 
     @property
-    def shaped(self) -> int:
-        """Returns how many values select a plan by their shapes."""
-        return len(self.interface.inputs)
+    def limits(self) -> Sequence[tuple[int, int] | None]:
+        values = self.interface.run_values.values()
+        numbers = (providers.INTEGERS if data.dtype.kind == "i" else None for data in values)
+        return [*[providers.EXTENTS] * len(self.interface.inputs), *numbers]
 
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
         """Returns the shapes of `interface.inputs`, then the numbers of its `run_values`. `flat`

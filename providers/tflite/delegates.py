@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +34,8 @@ class Placed(providers.PlacedPartition):
         return self.kept.reshaped(given, partition.judge)
 
     @property
-    def shaped(self) -> int:
-        """Returns how many values select a plan by their shapes: all."""
-        return len(self.kept.keys)
+    def limits(self) -> Sequence[tuple[int, int] | None]:
+        return [providers.EXTENTS] * len(self.kept.keys)
 
     def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
         return partition.instance if given == self.kept.shapes else None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.compile.template import Values
-from tflgpu_plugin.ir.extent import Extent, Trace, chooses, integer
+from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace, chooses, integer
 from tflgpu_plugin.ir.polynomial import Guard, least, most
 from tflgpu_plugin.ir.symbolic import (
     Word,
@@ -48,17 +48,22 @@ def computed(seed: int, given: Numbers) -> list[Any]:
     return found
 
 
-def traced(*values: int) -> tuple[Trace, list[int]]:
+def traced(*values: int, limits: tuple[int, int] = EXTENTS) -> tuple[Trace, list[int]]:
     trace = Trace()
-    return trace, [trace.symbol(k, value) for k, value in enumerate(values)]
+    return trace, [trace.symbol(k, value, *limits) for k, value in enumerate(values)]
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_programs_hold_where_their_guards_hold(part: int) -> None:
+@pytest.mark.parametrize(
+    ("part", "least", "limits"),
+    [*((k, 2, EXTENTS) for k in range(4)), *((k, -20, INTEGERS) for k in range(2))],
+)
+def test_programs_hold_where_their_guards_hold(
+    part: int, least: int, limits: tuple[int, int]
+) -> None:
     chance, held = random.Random(part), 0
     for seed in range(1500 * part, 1500 * part + 1500):
-        first, other = ([chance.randint(2, 40) for _ in range(3)] for _ in range(2))
-        trace, symbols = traced(*first)
+        first, other = ([chance.randint(least, 40) for _ in range(3)] for _ in range(2))
+        trace, symbols = traced(*first, limits=limits)
         found = computed(seed, symbols)
         assert [example(number) for number in found] == computed(seed, first)
         values = Values(trace, dict(enumerate(other)))
@@ -87,6 +92,13 @@ def test_symbols_are_not_below_their_limit() -> None:
     offset = Trace()
     offset.symbol("offset", 3, 0)
     assert Values(offset, {"offset": 0}).hold(offset.conditions)
+
+
+def test_pinned_symbols_have_a_single_value() -> None:
+    trace = Trace()
+    a, b, c, d, e = (trace.symbol(k, n) for k, n in zip("abcde", (30, 40, 50, 60, 7), strict=True))
+    assert int(a) and c == d - 10 and b > 3 and c != 4 and 3 * e == 21 and a // 7 == 4
+    assert trace.pinned == {"a", "e"}
 
 
 def test_a_comparison_leaves_one_guard() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tflgpu_plugin.compile.template import Values
 from tflgpu_plugin.frontend.reshaping import KEPT, NARROW, Flat, Reshaping, flat
+from tflgpu_plugin.ir import extent
 from tflgpu_plugin.ir.extent import Trace
 
 
@@ -21,7 +22,14 @@ class Template:
         return Values(self.trace, symbols).hold([*self.trace.guards])
 
 
-EXTENTS = {1, 2, 4, 5}
+def at(*positions: int) -> dict[int, tuple[int, int]]:
+    """The limits of extents at these positions."""
+    return dict.fromkeys(positions, extent.EXTENTS)
+
+
+EXTENTS, FIRST = at(1, 2, 4, 5), at(1, 2)
+VALUES = FIRST | dict.fromkeys((4, 5), extent.INTEGERS)
+MOST = extent.INTEGERS[1]
 
 
 class Made(list[Flat]):
@@ -60,14 +68,85 @@ def test_extents_that_become_unequal_get_symbols_of_their_own() -> None:
     assert found is not None and found.places == ((2, 0), (4, 1)) and len(make) == 2
 
 
-def test_run_values_and_extents_below_2_are_no_symbols() -> None:
+def test_numbers_without_limits_and_extents_below_2_are_no_symbols() -> None:
     reshaping, make = Reshaping(), Made()
-    reshaping.of(given(3, 7, 7, 5), {1, 2}, make)
-    assert reshaping.of(given(3, 7, 7, 6), {1, 2}, make) is None
-    found = reshaping.of(given(1, 8, 7, 6), {1, 2}, make)
+    reshaping.of(given(3, 7, 7, 5), FIRST, make)
+    assert reshaping.of(given(3, 7, 7, 6), FIRST, make) is None
+    found = reshaping.of(given(1, 8, 7, 6), FIRST, make)
     assert found is not None and found.places == ((2, 0),)
     assert found.values(given(2, 8, 7, 6)) is None
-    assert reshaping.of(given(0, 1, 7, 6), {1, 2}, make) is None
+    assert reshaping.of(given(0, 1, 7, 6), FIRST, make) is None
+
+
+@pytest.mark.parametrize("value", [-9, -1, 0, 1, MOST, -MOST])
+def test_a_value_of_any_size_is_a_symbol(value: int) -> None:
+    reshaping, make = Reshaping(), Made(1 << 40)
+    reshaping.of(given(3, 7, 7, 5), VALUES, make)
+    found = reshaping.of(given(3, 7, value, 5), VALUES, make)
+    assert found is not None and found.places == ((4, 0),)
+    trace = found.template.trace
+    for other in (MOST + 1, -MOST - 1):
+        assert not Values(trace, {0: other}).hold(trace.conditions)
+    assert Values(trace, {0: 1 - value if abs(value) < MOST else 0}).hold(trace.conditions)
+
+
+@pytest.mark.parametrize("value", [MOST + 1, -MOST - 1])
+def test_a_value_that_may_have_been_clamped_is_no_symbol(value: int) -> None:
+    reshaping, make = Reshaping(), Made(1 << 40)
+    reshaping.of(given(3, 7, 7, 5), VALUES, make)
+    assert reshaping.of(given(3, 7, value, 5), VALUES, make) is None
+    found = reshaping.of(given(3, 8, value, 6), VALUES, make)
+    assert found is not None and found.places == ((2, 0), (5, 1))
+
+
+def test_a_value_that_is_needed_as_a_number_is_given_up() -> None:
+    """It may be an axis. Extents and other values still become symbols."""
+    reshaping, make = Reshaping(), Made(1 << 20)
+
+    def fixing(numbers: Flat, trace: Trace) -> Any:
+        assert int(numbers[4]) > 0
+        return make(numbers, trace)
+
+    reshaping.of(given(3, 7, 7, 5), VALUES, fixing)
+    for k in range(NARROW):
+        found = reshaping.of(given(3, 7, 8 + k, 6 + k), VALUES, fixing)
+        assert found is not None and found.places == ((4, 0), (5, 1))
+    assert reshaping.narrow == 0
+    assert reshaping.of(given(3, 7, 20, 5), VALUES, fixing) is None
+    found = reshaping.of(given(3, 8, 20, 6), VALUES, fixing)
+    assert found is not None and found.places == ((2, 0), (5, 1))
+    for k in range(9, 12):
+        assert reshaping.of(given(3, k, 20, k + 9), VALUES, fixing) is found
+
+
+def test_a_value_is_given_up_only_where_no_template_in_between_was_wide() -> None:
+    reshaping, make = Reshaping(), Made(1 << 20)
+    reshaping.of(given(3, 7, 7, 5), VALUES, make)
+    for k in range(2 * NARROW):
+        make.below = 100 + k
+
+        def fixing(numbers: Flat, trace: Trace, k: int = k) -> Any:
+            return make(numbers, trace) if k % 2 else int(numbers[4]) and make(numbers, trace)
+
+        found = reshaping.of(given(3, 7, 99 + k, 5), VALUES, fixing)
+        assert found is not None and found.places == ((4, 0),)
+
+
+def test_values_for_which_nothing_can_be_made_are_given_up() -> None:
+    reshaping, make = Reshaping(), Made()
+
+    def failing(numbers: Flat, trace: Trace) -> Any:
+        if isinstance(numbers[4], extent.Extent):
+            raise ZeroDivisionError
+        return make(numbers, trace)
+
+    reshaping.of(given(3, 7, 7, 5), VALUES, failing)
+    for k in range(NARROW):
+        with pytest.raises(ZeroDivisionError):
+            reshaping.of(given(3, 7, 8 + k, 5), VALUES, failing)
+    assert reshaping.of(given(3, 7, 20, 5), VALUES, failing) is None
+    found = reshaping.of(given(3, 9, 20, 5), VALUES, failing)
+    assert found is not None and found.places == ((2, 0),)
 
 
 def test_a_guard_that_fails_makes_another_template() -> None:
@@ -126,10 +205,10 @@ def test_room_is_for_shapes_that_were_seen_and_not_for_their_product() -> None:
 
 def test_a_rank_is_no_symbol() -> None:
     reshaping, make = Reshaping(), Made()
-    reshaping.of((2, 5, 6, 1, 7), {1, 2, 4}, make)
-    reshaping.of((2, 5, 6, 1, 8), {1, 2, 4}, make)
-    reshaping.of((1, 5, 2, 6, 8), {1, 3, 4}, make)
-    found = reshaping.of((1, 5, 2, 7, 9), {1, 3, 4}, make)
+    reshaping.of((2, 5, 6, 1, 7), at(1, 2, 4), make)
+    reshaping.of((2, 5, 6, 1, 8), at(1, 2, 4), make)
+    reshaping.of((1, 5, 2, 6, 8), at(1, 3, 4), make)
+    found = reshaping.of((1, 5, 2, 7, 9), at(1, 3, 4), make)
     assert found is not None and found.places == ((3, 0), (4, 1))
 
 

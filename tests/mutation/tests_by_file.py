@@ -330,6 +330,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "matmul_norm": ("test_ort_gemm", "test_ort_patches"),
     "indexing": ("test_ort_indexing", "test_ort_patches", "test_ort_run_values"),
     "resizing": ("test_ort_patches",),
+    "sessions": ("test_ort_changing_values", "test_onnxruntime"),
     "ep": ("test_onnxruntime", "test_ort_run_shapes", "test_ort_models", "test_ort_versions"),
 }
 # Where their room would take too long with these.
@@ -337,7 +338,12 @@ ALONE: dict[str, Sequence[str]] = {
     "quantize": ("test_ort_defaults", "test_ort_bounds", *_STORED),
     "quantized": ("test_ort_defaults", "test_ort_bounds", *_STORED),
     "blockwise": ("test_ort_blocks", *_STORED),
-    "context": ("test_onnxruntime", "test_compiled_models", "test_ort_run_values"),
+    "context": (
+        "test_onnxruntime",
+        "test_compiled_models",
+        "test_ort_run_values",
+        "test_ort_changing_values",
+    ),
 }
 ROOMS = {
     "passes": _PASSES,

@@ -109,7 +109,12 @@ class PlacedPartition:
         """Gives the native object a plan with symbols for these input shapes. Returns whether there
         is one; where anything fails, a plan for these shapes alone is tried."""
         ends = list(accumulate((1 + len(shape) for shape in given), initial=0))
-        extents = {k for a, b in pairwise(ends[: self.shaped + 1]) for k in range(a + 1, b)}
+        limits = {
+            k: held
+            for held, (a, b) in zip(self.limits, pairwise(ends), strict=True)
+            for k in range(a + 1, b)
+            if held
+        }
 
         def make(numbers: Flat, trace: Trace) -> Template:
             shapes = tuple(numbers[a + 1 : b] for a, b in pairwise(ends))
@@ -118,7 +123,7 @@ class PlacedPartition:
         reshaping, found = self.reshaping, None
         with reshaping.lock:  # plans of a template replace each other
             try:
-                found = reshaping.of(tuple(flat(given)), extents, make)
+                found = reshaping.of(tuple(flat(given)), limits, make)
                 if found is None:
                     return False
                 try:
@@ -141,8 +146,9 @@ class PlacedPartition:
         return partition.built(plan, found.program)
 
     @property
-    def shaped(self) -> int:
-        """Returns how many of the lists that select a plan are shapes; others are run values."""
+    def limits(self) -> Sequence[tuple[int, int] | None]:
+        """Returns for each of the lists that select a plan the limits of symbols in it, or None
+        where there are none."""
         raise NotImplementedError
 
     def add(

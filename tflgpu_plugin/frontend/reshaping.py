@@ -2,23 +2,26 @@
 
 The first two shapes get plans of their own. What differs between them becomes symbols, and the plan
 that is made with these holds for other shapes, too, without Python (see `compile.template`).
+Integers of a run that decide shapes, such as the bounds of a slice, become symbols in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import threads
 from tflgpu_plugin.ir import Shape
-from tflgpu_plugin.ir.extent import LEAST, Trace
+from tflgpu_plugin.ir.extent import EXTENTS, Trace
 
 if TYPE_CHECKING:
     from tflgpu_plugin.compile.template import Template
     from tflgpu_plugin.runtime.program import Program
 
 Flat = tuple[int, ...]  # for each input its rank and extents, then for each run value its numbers
+Limits = Mapping[int, tuple[int, int]]  # by position in the flat list, those of a symbol there
 KEPT = 8  # templates, and shapes of earlier runs
 MARGIN = 4  # a buffer that has become too small grows by 1 / MARGIN more than needed, ...
 NARROW = 3  # templates in a row that hold for few shapes, after which no more are made
@@ -85,23 +88,27 @@ class Symbolic:
 class Reshaping:
     """The shapes of a partition's earlier runs, and its templates. `open` are the positions in the
     flat list at which runs differed. `narrow` counts the last templates in a row that could not be
-    made, or that hold for one value of an extent only; `failed` those that could not be built."""
+    made, or that hold for one value of an extent only; `failed` those that could not be built.
+    `pinned` counts for each position of a run value the last templates in a row that hold for one
+    value there: it may be an axis."""
 
     seen: list[Flat] = field(default_factory=list)
     found: list[Symbolic] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
+    pinned: Counter[int] = field(default_factory=Counter)
     narrow: int = 0
     failed: int = 0
     lock: Any = field(default_factory=threads.RLock, repr=False)
 
     def of(
-        self, given: Flat, extents: set[int], make: Callable[[Flat, Trace], Template]
+        self, given: Flat, limits: Limits, make: Callable[[Flat, Trace], Template]
     ) -> Symbolic | None:
         """Returns a template for these shapes; None for those of the first run, and where there can
-        be none. `extents` are the positions of extents. `make` makes one for shapes with symbols
-        among them; it may raise any error."""
+        be none. There may be symbols at the positions that have `limits`. `make` makes one for
+        shapes with symbols among them; it may raise any error."""
         with self.lock:
-            alike = [one for one in self.seen if self._differ(one, given) <= extents]
+            limits = {k: ends for k, ends in limits.items() if self.pinned[k] < NARROW}
+            alike = [one for one in self.seen if self._differ(one, given) <= limits.keys()]
             for one in alike:
                 self.open |= self._differ(one, given)
             self.seen = [given, *(one for one in self.seen if one != given)][:KEPT]
@@ -112,7 +119,7 @@ class Reshaping:
                     return symbolic
             if not alike or max(self.narrow, self.failed) >= NARROW:
                 return None
-            return self._made(given, alike, extents, make)
+            return self._made(given, alike, limits, make)
 
     def drop(self, symbolic: Symbolic) -> None:
         """Forgets a template that cannot be built."""
@@ -127,25 +134,39 @@ class Reshaping:
         return {k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b}
 
     def _made(
-        self, given: Flat, alike: list[Flat], extents: set[int],
+        self, given: Flat, alike: list[Flat], limits: Limits,
         make: Callable[[Flat, Trace], Template],
     ) -> Symbolic | None:  # fmt: skip
-        """Returns a new template. Extents that were equal in all runs share a symbol."""
+        """Returns a new template. Numbers that were equal in all runs share a symbol."""
         trace, names, places = Trace(), dict[Flat, int](), list[tuple[int, int]]()
         numbers = list(given)
-        for position in sorted(self.open & extents):
-            if given[position] < LEAST:
+        for position in sorted(self.open & limits.keys()):
+            low, high = limits[position]
+            if not low <= given[position] <= high:
                 continue
             history = tuple(one[position] for one in (given, *alike))
             symbol = names.setdefault(history, len(names))
-            numbers[position] = trace.symbol(symbol, given[position])
+            numbers[position] = trace.symbol(symbol, given[position], low, high)
             places.append((position, symbol))
         if not places:
             return None
         histories = ([history[k] for history in names] for k in range(1 + len(alike)))
         rooms = [dict(enumerate(values)) for values in histories]
-        self.narrow += 1
-        made = Symbolic(given, tuple(places), make(tuple(numbers), trace), rooms, rooms[0])
-        self.narrow = self.narrow if trace.fixed else 0
+        values = {position: symbol for position, symbol in places if limits[position] != EXTENTS}
+        try:
+            template = make(tuple(numbers), trace)
+        except Exception:
+            self._count(True, values)
+            raise
+        found = trace.pinned
+        self._count(bool(trace.fixed), [k for k, symbol in values.items() if symbol in found])
+        made = Symbolic(given, tuple(places), template, rooms, rooms[0])
         self.found = [made, *self.found][:KEPT]
         return made
+
+    def _count(self, narrow: bool, pinned: Collection[int]) -> None:
+        """Counts a template that is narrow, or was not made: once for each value that is `pinned`,
+        if any."""
+        self.narrow = self.narrow + 1 if narrow and not pinned else 0
+        given_up = {k: count for k, count in self.pinned.items() if count >= NARROW}
+        self.pinned = Counter(given_up | {k: 1 + self.pinned[k] for k in pinned})

@@ -5,7 +5,7 @@ plans, targets and quantization. This package imports no other package of the pl
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.editor import Editor, merged, renamed
 from tflgpu_plugin.ir.extent import integer
-from tflgpu_plugin.ir.symbolic import sliced
+from tflgpu_plugin.ir.symbolic import is_symbolic, sliced
 from tflgpu_plugin.ir.graph import (
     COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NUMPY_DTYPES, STORE, Array, EpilogueOp, Geometry,
     Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts, dump, geometry, paired,
@@ -80,6 +80,7 @@ __all__ = [
     "geometry",
     "integer",
     "is_integer",
+    "is_symbolic",
     "levels",
     "merged",
     "needs",

@@ -34,6 +34,8 @@ from tflgpu_plugin.ir.polynomial import (
 
 _choosing: ContextVar[bool] = ContextVar("_choosing", default=False)
 LEAST, MOST = 2, (1 << 31) - 1  # limits of a symbol; extents of 0 and 1 are no symbols
+EXTENTS = LEAST, MOST
+INTEGERS = 1 - MOST, MOST - 1  # limits of values that a run gives: those beyond may be clamped
 
 
 @dataclass
@@ -53,19 +55,28 @@ class Trace:
             self.bounds[terms] = least(terms, self.atoms), most(terms, self.atoms)
         return self.bounds[terms]
 
-    def symbol(self, number: Any, value: int, low: int = LEAST) -> int:
+    def symbol(self, number: Any, value: int, low: int = LEAST, high: int = MOST) -> int:
         """Returns the symbol `number` with this example value."""
-        return self.atom("in", number, ZERO, value, low, MOST)
+        return self.atom("in", number, ZERO, value, low, high)
 
     @property
     def conditions(self) -> list[Guard]:
         """Returns the guards, and the limits of the symbols, which need no guard while tracing."""
-        limits = [
-            Guard("ge", plus((((k,), 1),), _terms(-atom.least)))
-            for k, atom in enumerate(self.atoms)
-            if atom.op == "in" and atom.least
-        ]
+        limits = []
+        for k, atom in enumerate(self.atoms):
+            if atom.op == "in" and atom.least:
+                limits.append(Guard("ge", plus((((k,), 1),), _terms(-atom.least))))
+            if atom.op == "in" and atom.most < MOST:
+                limits.append(Guard("ge", plus((((k,), -1),), _terms(atom.most))))
         return [*limits, *self.guards]
+
+    @property
+    def pinned(self) -> set[Any]:
+        """Returns the symbols for which a guard allows a single value."""
+        equal = (guard.terms for guard in self.guards if guard.kind == "eq")
+        named = ([atoms for atoms, _ in terms if atoms] for terms in equal)
+        only = {atoms[0] for atoms, *others in named if len(atoms) == 1 and not others}
+        return {self.atoms[k].a for k in only if self.atoms[k].op == "in"}
 
     def atom(self, op: str, a: Any, b: Terms, value: int, low: int, high: int) -> int:
         """Returns an atom (see `Atom`), the same one for the same function."""

@@ -8,6 +8,7 @@ from math import inf, prod
 import numpy as np
 
 from tflgpu_plugin.ir import INT32, Graph, Node, Refusal, Shape, Target, is_integer
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import workgroups
@@ -30,8 +31,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal(
             "constant.required", "How many elements are wanted must be one constant number."
         )
-    if not 0 < int(k.reshape(-1)[0]) <= min(shape[axis], MAX_LOOP_ROUNDS):
-        said = f"{int(k.reshape(-1)[0])} elements cannot be selected from {shape[axis]}."
+    wanted = integer(k.reshape(-1)[0])
+    if not 0 < wanted <= shape[axis] or wanted > MAX_LOOP_ROUNDS:
+        said = f"{wanted} elements cannot be selected from {shape[axis]}."
         return Refusal("constant.invalid", said)
     if shape[axis] > MAX_ROW:
         said = f"Selecting from {shape[axis]:,} elements is over the limit of {MAX_ROW:,}."
@@ -43,7 +45,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     """Returns the shapes of elements and indices: the input's with k elements along the axis."""
     shape, k = list(graph.shape(node.operand())), graph.constant(node.inputs[1])
     assert k is not None
-    shape[int(node.attributes.get("axis", -1))] = int(k.reshape(-1)[0])
+    shape[int(node.attributes.get("axis", -1))] = integer(k.reshape(-1)[0])
     return [tuple(shape)] * 2
 
 

@@ -1,0 +1,174 @@
+"""Counts, bounds and shapes that a run gives are symbols: random sequences of them give what the
+CPU provider gives, with few plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from tests.support.onnx_models import EP, Array, cpu, model, node, quiet
+from tflgpu_plugin import engine
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
+
+X = np.random.default_rng(2).uniform(-1, 1, (24, 30)).astype(np.float32)
+RUNS = 24
+Chance = np.random.Generator
+LARGE = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Case:
+    """`draw` gives the numbers of the inputs "a", "b" ... of a run; `plans` is how many may be
+    made for RUNS of them."""
+
+    nodes: Sequence[Any]
+    draw: Callable[[Chance], Sequence[Any]]
+    plans: int
+    held: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Sequence[str] = ("y",)
+
+    def feeds(self, seed: int, kind: type = np.int64, shape: tuple[int, ...] = (-1,)) -> list[Any]:
+        chance = np.random.default_rng(seed)
+        return [{"x": X} | {name: np.array(numbers, kind).reshape(shape)
+                for name, numbers in zip("ab", self.draw(chance), strict=False)}
+                for _ in range(RUNS)]  # fmt: skip
+
+    def data(self, feed: Mapping[str, Array]) -> bytes:
+        kind = next(iter(feed[name].dtype for name in "ab" if name in feed))
+        held = {name: np.array(number, kind) for name, number in self.held.items()}
+        kinds = {name: array.dtype for name, array in feed.items()}
+        kinds |= {"i": np.dtype(np.int64)} if "i" in self.outputs else {}
+        shapes = {name: array.shape for name, array in feed.items()}
+        return model(self.nodes, shapes, dict.fromkeys(self.outputs), held, opset=18, kinds=kinds)
+
+
+def _cut(chance: Chance, extent: int) -> tuple[int, int]:
+    """A slice with elements; bounds may be negative or lie outside."""
+    start = int(chance.integers(-extent, extent - 1))
+    end = int(chance.integers(start % extent + 1, extent + 9))
+    return start, end if end > extent or chance.integers(2) else (end - extent) or extent
+
+
+CASES = {
+    "count": Case([node("TopK", ["x", "a"], ["y", "i"])], lambda c: [c.integers(1, 31)], 6,
+                  outputs=("y", "i")),
+    "slice": Case([node("Slice", ["x", "a", "b", "axis"], ["y"])], lambda c: _cut(c, 30), 18,
+                  {"axis": [1]}),
+    "window": Case([node("Add", ["a", "four"], ["b"]), node("Slice", ["x", "a", "b", "axis"],
+                   ["y"])], lambda c: [c.integers(0, 27)], 4, {"axis": [1], "four": [4]}),
+    "repeats": Case([node("Tile", ["x", "a"], ["y"])], lambda c: [c.integers(2, 7, 2)], 8),
+}  # fmt: skip
+
+
+def ours(data: bytes) -> Any:
+    import onnxruntime
+
+    tflgpu_plugin.register()
+    providers = [(EP, {"force": "1"}), "CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(data, quiet(), providers=providers)
+
+
+def _same(got: Sequence[Array], wanted: Sequence[Array]) -> None:
+    for mine, other in zip(got, wanted, strict=True):
+        assert mine.shape == other.shape and mine.dtype == other.dtype
+        np.testing.assert_allclose(mine, other, atol=1e-5)
+
+
+def _assert_same_error(session: Any, theirs: Any, feed: Mapping[str, Array]) -> None:
+    with pytest.raises(Exception) as wanted:
+        theirs.run(None, feed)
+    with pytest.raises(type(wanted.value)) as caught:
+        session.run(None, feed)
+    assert str(wanted.value).rsplit("Status Message: ", 1)[-1] in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("name", CASES)
+def test_random_values_have_few_plans(name: str, kind: type) -> None:
+    case = CASES[name]
+    if kind == np.int32 and name in ("count", "repeats"):
+        pytest.skip("the operator takes int64 only")
+    feeds = case.feeds(len(name), kind)
+    data = case.data(feeds[0])
+    session, theirs = ours(data), cpu(data)
+    with engine.watch() as built:
+        for feed in feeds:
+            _same(session.run(None, feed), theirs.run(None, feed))
+    (partition,) = tflgpu_plugin.report(session).partitions
+    assert partition.runs == RUNS and len(built) <= case.plans
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_threads_with_values_of_their_own(name: str) -> None:
+    case = CASES[name]
+    feeds = [case.feeds(seed) for seed in range(3)]
+    data = case.data(feeds[0][0])
+    session, theirs = ours(data), cpu(data)
+
+    def run(given: Sequence[Any]) -> list[Any]:
+        return [session.run(None, feed) for feed in given]
+
+    with ThreadPoolExecutor(len(feeds)) as threads:
+        for given, found in zip(feeds, threads.map(run, feeds), strict=True):
+            for feed, got in zip(given, found, strict=True):
+                _same(got, theirs.run(None, feed))
+
+
+def test_a_value_on_the_gpu_and_one_tensor_for_two_inputs() -> None:
+    import onnxruntime
+
+    pads = node("Slice", ["x", "a", "b"], ["y"])
+    data = model([pads], {"x": X.shape, "a": (1,), "b": (1,)}, {"y": None}, opset=18,
+                 kinds={"a": np.int64, "b": np.int64})  # fmt: skip
+    session = ours(data)
+    for start, end in ((2, 9), (3, 12), (5, 11), (7, 23), (7, 7), (-9, -2), (-8, -2)):
+        first = onnxruntime.OrtValue.ortvalue_from_numpy(np.array([start]), "gpu")
+        last = first if start == end else onnxruntime.OrtValue.ortvalue_from_numpy(np.array([end]))
+        feed = {"x": onnxruntime.OrtValue.ortvalue_from_numpy(X), "a": first, "b": last}
+        (made,) = session.run_with_ort_values(None, feed)
+        np.testing.assert_array_equal(made.numpy(), X[start:end])
+
+
+def test_values_that_no_run_can_have_are_the_errors_of_the_host() -> None:
+    case = CASES["count"]
+    feeds = case.feeds(5)
+    data = case.data(feeds[0])
+    session, theirs = ours(data), cpu(data)
+    for k, feed in enumerate(feeds):
+        _same(session.run(None, feed), theirs.run(None, feed))
+        wrong = feed | {"a": np.array([(31, -1, -LARGE)[k % 3]])}
+        _assert_same_error(session, theirs, wrong)
+        empty = feed | {"a": np.array([(0, 1 << 40)[k % 2]])}  # the host takes the low 32 bits
+        _same(session.run(None, empty), theirs.run(None, empty))
+
+
+def test_bounds_beyond_32_bits_are_clamped() -> None:
+    case = CASES["slice"]
+    feeds = case.feeds(4)
+    data = case.data(feeds[0])
+    session, theirs = ours(data), cpu(data)
+    for k, feed in enumerate(feeds):
+        far = feed | {"b": np.array([(1 << 31, LARGE, (1 << 31) - 1, (1 << 31) - 2)[k % 4]])}
+        before = feed | {"a": np.array([(-LARGE, -(1 << 31), 1 - (1 << 31), 0)[k % 4]])}
+        for one in (far, before, feed):
+            _same(session.run(None, one), theirs.run(None, one))
+
+
+def test_empty_results_between_others() -> None:
+    """A slice may select nothing, also where earlier ones did."""
+    case = CASES["slice"]
+    data = case.data(case.feeds(0)[0])
+    session, theirs = ours(data), cpu(data)
+    chance = np.random.default_rng(1)
+    for _ in range(40):
+        feed = {"x": X} | {name: chance.integers(-40, 40, 1) for name in "ab"}
+        _same(session.run(None, feed), theirs.run(None, feed))
