@@ -29,7 +29,7 @@ from tflgpu_plugin.importer.node_reader import Default
 from tflgpu_plugin.importer.folding import narrowed
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.loop_body import otherwise
-from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
+from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostExtent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.row_conditions import shaped
 from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, kept
@@ -45,15 +45,13 @@ from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 __all__ = [
     "COUNTED", "CPU", "DEFAULT_DOMAINS", "EXTENTS", "GPU", "INCOMPLETE", "INTEGERS", "REVERTED",
-    "AdapterInfo", "Again",
-    "BuildError", "Builder", "Claim", "Client", "Default", "Extent", "Facts", "GraphRecord",
-    "HostError", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance",
-    "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options", "Partition", "PerCaller",
-    "PlacedPartition", "Quantization", "Records", "Refusal", "Report", "Shape", "Subgraph", "Table",
-    "TensorReport",
-    "Unsupported", "Value", "adapters", "again", "arithmetic", "broadcast", "callbacks",
-    "kept", "log", "loop_layer", "messages", "narrowed", "native", "operands", "otherwise",
-    "packed", "parse", "partition", "rebuild_partition", "remember",
-    "restore_partition", "same_bits", "select", "shaped", "symbols", "threads", "unpacked",
-    "without_kernel",
+    "AdapterInfo", "Again", "BuildError", "Builder", "Claim", "Client", "Default", "Facts",
+    "GraphRecord", "HostError", "HostExtent", "HostModel", "HostNode", "HostOp", "Imported",
+    "ImpossibleShapes", "Instance", "Judge", "NoAdapter", "NodeReport", "Once", "OptionError",
+    "Options", "Partition", "PerCaller", "PlacedPartition", "Quantization", "Records",
+    "Refusal", "Report", "Shape", "Subgraph", "Table", "TensorReport", "Unsupported", "Value",
+    "adapters", "again", "arithmetic", "broadcast", "callbacks", "kept", "log", "loop_layer",
+    "messages", "narrowed", "native", "operands", "otherwise", "packed", "parse", "partition",
+    "rebuild_partition", "remember", "restore_partition", "same_bits", "select", "shaped",
+    "symbols", "threads", "unpacked", "without_kernel",
 ]  # fmt: skip

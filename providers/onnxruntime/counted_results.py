@@ -26,7 +26,7 @@ def _axis(e: Builder) -> int | None:
 
 
 @asks("constant.invalid")
-def within(e: Builder) -> bool:
+def in_bounds(e: Builder) -> bool:
     """A condition of rank 1; if constant, with a true element and none beyond the axis."""
     known = e.constant(e.x(1))
     if known is None:

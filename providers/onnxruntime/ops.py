@@ -92,7 +92,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=image_regions.col2im, types="f32 f16",
     ),
     row(
-        "Compress", "gather", (9, 28), "value condition", counted_results.within,
+        "Compress", "gather", (9, 28), "value condition", counted_results.in_bounds,
         by=counted_results.compress,
     ),
     row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH, bfloat16=True),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.providers import DEFAULT_DOMAINS, Extent, HostModel, HostNode, Value
+from tflgpu_plugin.providers import DEFAULT_DOMAINS, HostExtent, HostModel, HostNode, Value
 
 from .external import Files, Origin
 from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
@@ -173,7 +173,7 @@ class _Reader:
             api.release_external(info)
         self.origins[name] = Origin(file, *bounds)
 
-    def _shape(self, name: str, info: Any) -> tuple[Extent, ...]:
+    def _shape(self, name: str, info: Any) -> tuple[HostExtent, ...]:
         dims = self.host.dims(info)
         if all(extent >= 0 for extent in dims):
             return tuple(dims)

@@ -19,14 +19,13 @@ from tflgpu_plugin.ir.symbolic import (
     f32,
     hashed,
     i32,
-    index_of,
+    in_range,
     integers,
     is_integer,
     is_symbolic,
     sliced,
     surely_divides,
     symbolic,
-    within,
 )
 
 Numbers = Sequence[Any]
@@ -122,7 +121,7 @@ def test_a_use_as_a_plain_number_fixes_it(use: Callable[[Any], object]) -> None:
     use(a)
     values = [Values(trace, {0: value}) for value in (30, 31)]
     assert [each.hold([*trace.guards]) for each in values] == [True, False]
-    assert sum(trace.fixed.values()) == 1 and "test_extent.py" in next(iter(trace.fixed))
+    assert trace.fixed == 1
 
 
 def test_a_choice_leaves_no_guard() -> None:
@@ -183,10 +182,9 @@ def test_slices_are_those_of_python() -> None:
 
 def test_what_numbers_are() -> None:
     _, (a,) = traced(30)
-    assert index_of(a) is a and index_of(np.int8(3)) == 3
+    assert integer(a) is a and integer(np.int8(3)) == 3
     with pytest.raises(TypeError):
-        index_of(1.0)
-    assert integer(a) is a and integer(np.int64(4)) == 4 and integer(True) == 1
+        integer(1.0)
     assert is_integer(a) and is_integer(np.int8(1)) and is_integer(3)
     assert not is_integer(True) and not is_integer(1.0)
     assert is_symbolic((1, a)) and not is_symbolic((1, 2))
@@ -204,8 +202,8 @@ def test_keys_of_equal_numbers_are_equal() -> None:
 
 def test_numbers_are_within_limits() -> None:
     trace, (a,) = traced(30)
-    assert within(np.array([1, 5]), 1, 5) and within(np.array([], np.int64), 3)
-    assert not within(np.array([1, 5]), 2) and not within(np.array([1, 5]), None, 4)
-    assert within(integers([a, 2]), 2) and not trace.guards
-    assert within(integers([a, 2]), 2, 31) and not within(integers([a, 2]), None, 29)
+    assert in_range(np.array([1, 5]), 1, 5) and in_range(np.array([], np.int64), 3)
+    assert not in_range(np.array([1, 5]), 2) and not in_range(np.array([1, 5]), None, 4)
+    assert in_range(integers([a, 2]), 2) and not trace.guards
+    assert in_range(integers([a, 2]), 2, 31) and not in_range(integers([a, 2]), None, 29)
     assert len(trace.guards) == 2

@@ -79,7 +79,7 @@ def planned(graph: Graph, target: Target, pools: Mapping[int, int] | None = None
     ) -> tuple[dict[int, memory.Allocation], list[int]]:
         if pools is None or alive.keys() != pools.keys():
             return usual(alive, *others)
-        offsets, sizes = memory.within(alive, pools)
+        offsets, sizes = memory.offsets_in_pools(alive, pools)
         found = {t: memory.Allocation(pools[t], offset) for t, offset in offsets.items()}
         return found, sizes
 

@@ -17,6 +17,7 @@ from tests.support import native_plans
 from tests.support.symbolic_plans import SHOWN, Tables, copying, plan
 from tflgpu_plugin import native
 from tflgpu_plugin.ir import Plan, Symbols
+from tflgpu_plugin.ir.plan import FORMULAS
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program, native_symbols
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.adapter
 __all__ = ["spec"]
 N = 8
 REGISTERS = 9  # of copying(): n, four constants and four formulas
+OPERATIONS = len(FORMULAS)
 CHECKED = tuple[str, Callable[[Symbols], Symbols]]
 
 
@@ -60,7 +62,7 @@ REFUSED: dict[str, CHECKED] = {
     "a symbol without a place": (
         "Symbol 1 of the plan has no place in its shapes", lambda s: replace(s, count=2),
     ),
-    "no operation": ("Formula 4 of .* has no operation", more("formulas", 8, 0, 0)),
+    "no operation": ("Formula 4 of .* has no operation", more("formulas", OPERATIONS, 0, 0)),
     "itself": (f"Formula 4 of .* {REGISTER}", more("formulas", 0, REGISTERS, 0)),
     "itself, second": (f"Formula 4 of .* {REGISTER}", more("formulas", 0, 0, REGISTERS)),
     "no condition": ("Guard 0 of .* has no condition", only("guards", 3, 0)),
@@ -100,7 +102,7 @@ ALONE: dict[str, CHECKED] = {
 }  # fmt: skip
 RIGHT: dict[str, Callable[[Symbols], Symbols]] = {
     "as they are": lambda s: s,
-    "the last operation": more("formulas", 7, REGISTERS - 1, 0),
+    "the last operation": more("formulas", OPERATIONS - 1, REGISTERS - 1, 0),
     "of the last register": more("formulas", 0, 0, REGISTERS - 1),
     "the last condition": only("guards", 2, REGISTERS - 1),
     "the place again": more("places", 1, 0),

@@ -127,7 +127,7 @@ def test_shapes_that_last_and_others_between(started: Make) -> None:
 def test_shapes_without_numbers(started: Make) -> None:
     """Tensors without bytes in one run have some in the next."""
     tables = copying()
-    tables.groups[0] = (1, 0, tables.formula("larger", ("formula", 0), 1))
+    tables.groups[0] = (1, 0, tables.formula("plus", ("formula", 0), 1))
     running = started(tables)
     assert all(running.run(n) for n in (5, 0, 0, 0, 6, 6, 6, 0, 3, 0, 0))
 
@@ -215,7 +215,7 @@ def test_a_state_may_change_its_size(started: Make) -> None:
 def test_arithmetic_is_pythons(started: Make) -> None:
     """Numbers have both signs, and quotients are exact or rounded."""
     tables = copying()
-    shifted, at = tables.formula("minus", 0, 50), 4
+    shifted, at = tables.formula("plus", 0, -50), 4
     for name in FORMULAS:
         for other in (-7, -1, 1, 4, 60):
             tables.words.append((at, tables.formula(name, shifted, other), "i32"))
@@ -234,7 +234,7 @@ def test_kinds_have_the_numbers_of_the_library() -> None:
 def test_every_type_has_its_words(started: Make) -> None:
     tables = copying()
     large = tables.formula("times", tables.formula("plus", 0, (1 << 20) - 8), 1 << 11)
-    tables.words += [(8, large, "u32"), (12, tables.formula("minus", 0, 1 << 31), "i32"),
+    tables.words += [(8, large, "u32"), (12, tables.formula("plus", 0, -(1 << 31)), "i32"),
                      (16, tables.formula("times", large, large), "f32")]  # fmt: skip
     running = started(tables)
     assert all(running.run(n) for n in (8, 7, 1, 100))
@@ -257,7 +257,7 @@ def _word(kind: str, factor: int, more: int = 0) -> Refuse:
 
 def _divided(name: str, by: int, a: int = 1) -> Refuse:
     """Returns a change that divides `a` by n - `by`."""
-    return lambda t: void(t.formula(name, t.constant(a), t.formula("minus", 0, by)))
+    return lambda t: void(t.formula(name, t.constant(a), t.formula("plus", 0, -by)))
 
 
 def void(*_: Any) -> None:
@@ -267,7 +267,7 @@ def void(*_: Any) -> None:
 def _sum(sign: int) -> Refuse:
     def add(t: Tables) -> None:
         part = t.formula("times", 0, sign * (MOST // 32))
-        t.formula("plus" if sign > 0 else "minus", part, MOST // 2)
+        t.formula("plus", part, sign * (MOST // 2))
 
     return add
 
@@ -316,8 +316,8 @@ REFUSED: dict[str, tuple[Refuse, int, int]] = {
     "an output below 0": (_size(1, -500), 19, 20),
     "an extent": (_extent(1 << 31), 19, 20),
     "an extent below 0": (_extent(-200), 19, 20),
-    "at least 0": (_guard("not_negative", "minus", 5), 5, 4),
-    "not 0": (_guard("not_zero", "minus", 13), 12, 13),
+    "at least 0": (_guard("not_negative", "plus", -5), 5, 4),
+    "not 0": (_guard("not_zero", "plus", -13), 12, 13),
     "0": (_guard("zero", "quotient", 40), 39, 40),
 }  # fmt: skip
 
@@ -345,7 +345,7 @@ def test_places_of_a_symbol_are_equal_and_all_others_are_the_plans(started: Make
     """The second tensor is (n, m, 5), where m is a symbol, too."""
     tables = replace(copying(), symbols=2, places=[(1, 0), (3, 0), (4, 1)])
     tables.words.append((12, 1, "u32"))
-    tables.groups[0] = (1, 0, tables.formula("larger", ("formula", 0), 1))  # 0 is a shape, too
+    tables.groups[0] = (1, 0, tables.formula("plus", ("formula", 0), 1))  # 0 is a shape, too
 
     def shaped(n: int, *shape: int) -> bool:
         running.shape(V, shape)
@@ -441,7 +441,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
 LEAST = 3
 TABLES = copying()
 TABLES.words.append((28, TABLES.formula("times", 0, 3), "i32"))
-TABLES.guards.append(("not_negative", TABLES.formula("minus", 0, LEAST)))
+TABLES.guards.append(("not_negative", TABLES.formula("plus", 0, -LEAST)))
 
 
 def check(session: Any, n: int) -> None:

@@ -91,7 +91,7 @@ def assign(
     return found, [pool.size for pool in pools]
 
 
-def within(
+def offsets_in_pools(
     alive: Mapping[int, Life], chosen: Mapping[int, int]
 ) -> tuple[dict[int, int], list[int]]:
     """Returns the offset of each tensor in the pool that was chosen for it, and the size of each

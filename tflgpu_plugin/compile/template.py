@@ -129,7 +129,7 @@ class Template:
             return most
 
         alive = {t: replace(life, size=capacity(life.size)) for t, life in self.alive.items()}
-        offsets, sizes = memory.within(alive, self.pools)
+        offsets, sizes = memory.offsets_in_pools(alive, self.pools)
         known = {("offset", tensor): offset for tensor, offset in offsets.items()}
         now = Values(self.trace, {**symbols, **known})
         sized = dict(zip(self.buffers, sizes, strict=True))

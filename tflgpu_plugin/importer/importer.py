@@ -15,7 +15,7 @@ from tflgpu_plugin.importer import building, likely, row_conditions
 from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
-from tflgpu_plugin.importer.model import Extent, HostModel, HostNode, Value
+from tflgpu_plugin.importer.model import HostExtent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.plain import Plain, states
 from tflgpu_plugin.importer.state import State, widened
 from tflgpu_plugin.importer.support import Judge
@@ -180,7 +180,7 @@ class _Importer(State):
                     f"give {list(found)}.",
                 )
 
-    def _agree(self, stated: Extent, found: int) -> bool:
+    def _agree(self, stated: HostExtent, found: int) -> bool:
         """Whether the host's extent can equal this one; a name without a number takes it."""
         if isinstance(stated, int):
             return stated == found
@@ -265,7 +265,7 @@ def _fault(error: Exception, host: HostNode, row: HostOp | None) -> Refusal:
     return defect(error, what, f"in the row of {theirs[0]}") if theirs else defect(error, what)
 
 
-def _below(bounds: Shape, stated: tuple[Extent, ...], axis: int) -> Shape:
+def _below(bounds: Shape, stated: tuple[HostExtent, ...], axis: int) -> Shape:
     """Returns the shape with the stated extent, if that is lower, on the axis that is counted in a
     run."""
     extent = stated[axis] if axis < len(stated) else bounds[axis]
@@ -273,7 +273,7 @@ def _below(bounds: Shape, stated: tuple[Extent, ...], axis: int) -> Shape:
     return (*bounds[:axis], min(known, bounds[axis]), *bounds[axis + 1 :])
 
 
-def _one_off(stated: tuple[Extent, ...], found: Shape) -> bool:
+def _one_off(stated: tuple[HostExtent, ...], found: Shape) -> bool:
     """Whether known extents differ by at most one."""
     pairs = zip(stated, found, strict=True) if len(stated) == len(found) else [(0, 2)]
     return all(abs(a - b) <= 1 for a, b in pairs if isinstance(a, int))
@@ -299,5 +299,5 @@ def _constant(stated: Value, result: Tensor) -> Tensor:
     return widened(Tensor(stated.name, data.shape, stated.dtype, data, result.quantization))
 
 
-def _written(shape: tuple[Extent, ...]) -> str:
+def _written(shape: tuple[HostExtent, ...]) -> str:
     return "[" + ", ".join(str(e) if isinstance(e, int) else "?" for e in shape) + "]"

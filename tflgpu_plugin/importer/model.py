@@ -12,7 +12,7 @@ from typing import Any
 
 from tflgpu_plugin.ir import Array, Quantization, Refusal
 
-Extent = int | str  # a number, or the name of an extent that the model leaves open
+HostExtent = int | str  # a number, or the name of an extent that the model leaves open
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
@@ -28,7 +28,7 @@ class Value:
 
     name: str
     dtype: str
-    shape: tuple[Extent, ...] | None
+    shape: tuple[HostExtent, ...] | None
     data: Array | None = None
     default: bool = False
     element: int = 0

@@ -21,10 +21,10 @@ from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
 from tflgpu_plugin.importer.tensors import NUMPY_NAMES, Tensors
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, NotConstant, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal, Unfit
-from tflgpu_plugin.ir.symbolic import index_of
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
@@ -306,7 +306,7 @@ class Plain:
         wrong: str | None = None
         try:
             inferred = op.shapes(Graph.over(self.table, node), node)
-            found = [tuple(map(index_of, shape)) for shape in inferred]
+            found = [tuple(map(integer, shape)) for shape in inferred]
         except NotConstant as error:  # known only after a run
             wrong = str(error)
         except Exception as error:

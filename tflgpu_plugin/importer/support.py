@@ -19,7 +19,7 @@ from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, is_integer, real
 from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.symbolic import within
+from tflgpu_plugin.ir.symbolic import in_range
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.options import Options
@@ -210,7 +210,7 @@ def out_of_range(tensor: Tensor) -> Refusal | None:
     data = tensor.data
     if tensor.dtype != "i64" or data is None or not data.size:
         return None
-    if within(data, INT32.min, INT32.max):
+    if in_range(data, INT32.min, INT32.max):
         return None
     sentence = f"The constant {tensor.name!r} holds int64 numbers outside of the range of int32."
     return Refusal("constant.out_of_range", sentence)

@@ -10,8 +10,7 @@ that code which knows nothing of symbols is right, but only for this value. The 
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
+import operator
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -44,8 +43,8 @@ class Trace:
     guards. `fixed` counts the places in the code that needed a plain number."""
 
     atoms: list[Atom] = field(default_factory=list)
-    guards: dict[Guard, str] = field(default_factory=dict)
-    fixed: Counter[str] = field(default_factory=Counter)
+    guards: dict[Guard, None] = field(default_factory=dict)
+    fixed: int = 0
     known: dict[tuple[str, Any, Terms], int] = field(default_factory=dict)
     bounds: dict[Terms, tuple[int | None, int | None]] = field(default_factory=dict)
 
@@ -108,7 +107,7 @@ class Trace:
             guard = Guard("eq" if value == 0 else "ne", first)
         else:
             guard = Guard("ge", terms if value >= 0 else plus(negated(terms), (((), -1),)))
-        self.guards.setdefault(guard, _caller())
+        self.guards[guard] = None
         return value == 0 if kind == "eq" else value >= 0
 
 
@@ -135,7 +134,7 @@ class Extent(_Number):
         """Returns the example value, for which alone the trace then holds."""
         if not _choosing.get():
             self.trace.holds("eq", plus(self.terms, _terms(-self.value)), 0)
-            self.trace.fixed[_caller()] += 1
+            self.trace.fixed += 1
         return self.value
 
     # ---- arithmetic
@@ -325,7 +324,7 @@ def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     whole: Terms = ZERO
     if isinstance(b, Extent):
         if (exact := exact_quotient(terms, by)) is not None:
-            return trace.made(dict(exact), number_of(a) // number_of(b))
+            return trace.made(dict(exact), at_example(exact, atoms))
     else:
         whole = tuple((k, c // b) for k, c in terms if (k == () or c % b == 0) and c // b)
         terms = plus(terms, tuple((k, -c * b) for k, c in whole))
@@ -341,7 +340,8 @@ def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     if low == high:
         return outside + low
     inside = at_example(terms, atoms)
-    value = -(-inside // number_of(b)) if up else inside // number_of(b)
+    divisor = at_example(by, atoms)
+    value = -(-inside // divisor) if up else inside // divisor
     return outside + trace.atom(op, terms, by, value, low, high)
 
 
@@ -366,25 +366,10 @@ def _remainder(a: Any, b: Any, trace: Trace) -> int:
     return trace.atom("remainder", inside, _terms(b), rest.value, 0, b - 1)
 
 
-def number_of(number: Any) -> int:
-    """Returns the value of a number in the example."""
-    return number.value if isinstance(number, Extent) else int(number)
-
-
-def _caller() -> str:
-    """Returns the place in the code that compared an extent, or needed a plain number."""
-    frame = sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    back = frame.f_back or frame
-    return ", ".join(
-        f"{'/'.join(f.f_code.co_filename.split('/')[-2:])}:{f.f_lineno}" for f in (frame, back)
-    )
-
-
 def integer(number: Any) -> int:
-    """Returns a number as an int, symbolic ones unchanged."""
-    return number if isinstance(number, Extent) else int(number)
+    """Returns an integer of Python or numpy as an int, a symbolic one unchanged. Raises TypeError
+    for any other number."""
+    return number if isinstance(number, Extent) else operator.index(number)
 
 
 P = ParamSpec("P")

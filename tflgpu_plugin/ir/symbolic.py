@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.extent import Extent, number_of
-
-
-def index_of(number: Any) -> int:
-    """Returns an integer of numpy or Python as an int, symbolic ones unchanged. Raises TypeError
-    for other numbers."""
-    return number if isinstance(number, Extent) else operator.index(number)
+from tflgpu_plugin.ir.extent import Extent
 
 
 def is_integer(number: Any) -> bool:
@@ -44,7 +37,7 @@ def surely_divides(by: int, number: int) -> bool:
     return all(c % by == 0 for _, c in terms)
 
 
-def within(
+def in_range(
     numbers: np.ndarray[Any, np.dtype[Any]], low: float | None, high: float | None = None
 ) -> bool:
     """Whether all numbers are at least `low` and at most `high` (None: any)."""
@@ -71,15 +64,11 @@ class Word(NamedTuple):
     number: int
     kind: str
 
-    @property
-    def value(self) -> int:
-        """Returns the value in the example."""
-        return number_of(self.number)
-
 
 def example(number: Any) -> Any:
-    """Returns a number's value in the example; others than symbolic ones unchanged."""
-    return number.value if isinstance(number, Extent | Word) else number
+    """Returns the example value of a symbolic number; any other number unchanged."""
+    number = number.number if isinstance(number, Word) else number
+    return number.value if isinstance(number, Extent) else number
 
 
 def i32(number: int) -> np.int32 | Word:

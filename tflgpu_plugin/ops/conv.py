@@ -138,7 +138,7 @@ def _goes_along_rows(c: Convolution) -> bool:
 FORMS = Forms(
     Convolution.of,
     (
-        *(form.within(_as_rows) for form in PRODUCTS),
+        *(form.adapted(_as_rows) for form in PRODUCTS),
         Form("winograd_planes", winograd.suits, winograd.lower, winograd.pays),
         Form("winograd_rows", winograd_row.suits, winograd_row.lower, winograd_row.pays),
         Form("stem", stem.suits, stem.lower, stem.pays),

@@ -33,7 +33,7 @@ class Form(Generic[Problem]):
     lower: Callable[[Problem], None]
     pays: Callable[[Problem], bool] = always
 
-    def within(self, view: Callable[[Other], Problem | None]) -> Form[Other]:
+    def adapted(self, view: Callable[[Other], Problem | None]) -> Form[Other]:
         """Returns this form for another family; `view` translates a problem of that family to one
         of this, or to None where the form does not suit."""
 

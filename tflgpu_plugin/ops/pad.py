@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
-from tflgpu_plugin.ir.symbolic import within
+from tflgpu_plugin.ir.symbolic import in_range
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import MAX_AXES, moving
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
@@ -44,7 +44,7 @@ def views(graph: Graph, node: Node) -> list[View]:
         raise NotConstant("the paddings are computed at run time; make them a constant")
     if len(added) != len(shape):
         raise ValueError(f"paddings for {len(added)} axes do not fit a tensor of rank {len(shape)}")
-    if not within(added, 0):
+    if not in_range(added, 0):
         raise ValueError("paddings must not be negative; cut the tensor with a slice instead")
     if value is None:
         raise NotConstant("the pad value must be a constant with one element")

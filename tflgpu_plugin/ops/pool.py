@@ -120,7 +120,7 @@ def _lower_windows(pool: Pool) -> None:
 FORMS = Forms(
     Pool.of,
     (
-        *(form.within(_as_reduction) for form in REDUCED),
+        *(form.adapted(_as_reduction) for form in REDUCED),
         Form(
             "pool", lambda pool: max(map(_longest, pool.spans)) <= MAX_LOOP_ROUNDS, _lower_windows
         ),

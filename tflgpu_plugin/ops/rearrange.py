@@ -20,7 +20,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
 from tflgpu_plugin.ir.extent import integer
-from tflgpu_plugin.ir.symbolic import integers, within
+from tflgpu_plugin.ir.symbolic import in_range, integers
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
@@ -57,7 +57,7 @@ def gathered(graph: Graph, node: Node) -> list[View]:
     row = integers(_numbers(graph, node, "indices")).reshape(-1)
     attributes = node.attributes
     low = 0 if attributes.get("raises") and not attributes.get("wraps") else -shape[axis]
-    if not within(row, low, shape[axis] - 1):
+    if not in_range(row, low, shape[axis] - 1):
         raise ValueError(f"an index is outside an axis of {shape[axis]}")
     view = taken(shape, {axis: np.where(row < 0, row + shape[axis], row)})
     return [replace(view, shape=(*shape[:axis], *graph.shape(given), *shape[axis + 1 :]))]
@@ -67,7 +67,7 @@ def tiled(graph: Graph, node: Node) -> list[View]:
     shape, repeats = graph.shape(node.operand()), _numbers(graph, node, "repeats").reshape(-1)
     if len(repeats) != len(shape):
         raise ValueError(f"{len(repeats)} repeats do not fit a tensor of rank {len(shape)}")
-    if not within(repeats, 0):
+    if not in_range(repeats, 0):
         raise ValueError("repeats must not be negative")
     return [repeated(shape, [integer(count) for count in repeats])]
 
