@@ -12,7 +12,8 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, Shape
-from tflgpu_plugin.ir.extent import chooses, number_of
+from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.symbolic import example
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
@@ -152,7 +153,7 @@ def _gain(uses: DefUse, region: _Region) -> int:
                 saved += _price(shape, tuple(turn.attributes["perm"]))
     for tensor, change in made:
         saved -= _price(permuted(e.shape(tensor), region.held[tensor]), change)
-    return number_of(saved)
+    return int(example(saved))
 
 
 def _apply(e: Rewriter, region: _Region, nodes: Sequence[Node]) -> None:
