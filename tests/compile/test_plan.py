@@ -108,8 +108,8 @@ def test_packings_know_tensors_by_their_values() -> None:
     moved = replace(first, key=(6, "rows"))
     named = replace(first, key=("table", 1))
     assert plan(weights=(first,)).packings() == plan(weights=(moved,)).packings()
-    assert plan(weights=(first,)).packings() == [(("rows",), of_array(DATA), 16, 24)]
-    assert plan(weights=(named,)).packings() == [(("table", 1), of_array(DATA), 16, 24)]
+    assert plan(weights=(first,)).packings() == [(("rows",), of_array(DATA), 16, 24, False)]
+    assert plan(weights=(named,)).packings() == [(("table", 1), of_array(DATA), 16, 24, False)]
     assert plan(weights=(replace(first, data=None),)).packings() is None
 
 

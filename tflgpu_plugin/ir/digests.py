@@ -12,14 +12,14 @@ ORDERED_BYTES = 1 << 20  # bytes that are made contiguous at a time
 
 
 def of_array(data: Array) -> bytes:
-    """Returns the SHA-256 digest of an array's bytes in memory order, so that a transposed view is
-    not copied. Unless that is C order, shape and order are part of the digest. Of the cryptographic
-    digests SHA-256 is the fastest, since CPUs have instructions for it."""
-    if data.flags.c_contiguous:
-        return sha256(data.data).digest()
-    order = tuple(sorted(range(data.ndim), key=lambda axis: -abs(data.strides[axis])))
+    """Returns the SHA-256 digest of an array's type, shape and bytes. The bytes are in memory
+    order, which is part of the digest, so that a transposed view is not copied. Of the
+    cryptographic digests SHA-256 is the fastest, since CPUs have instructions for it."""
+    axes = tuple(range(data.ndim))
+    straight = data.flags.c_contiguous
+    order = axes if straight else tuple(sorted(axes, key=lambda axis: -abs(data.strides[axis])))
     ordered = data.transpose(order)
-    digest = sha256(repr((data.shape, order)).encode())
+    digest = sha256(repr((data.dtype.str, data.shape, order)).encode())
     if ordered.flags.c_contiguous:
         digest.update(ordered.data)
         return digest.digest()

@@ -224,12 +224,12 @@ class Plan:
         )
 
     def packings(self) -> list[tuple[object, ...]] | None:
-        """Returns (key without tensor id, digest, offset, bytes) of each weight, which are equal
+        """Returns (key without tensor id, digest, offset, bytes, half) of each weight, equal
         for plans with equal packed weights, or None when a digest is unknown."""
         if None in self.digests:
             return None
         return [
-            (w.key[1:] if isinstance(w.key[0], int) else w.key, digest, w.offset, w.bytes)
+            (w.key[1:] if isinstance(w.key[0], int) else w.key, digest, w.offset, w.bytes, w.half)
             for w, digest in zip(self.weights, self.digests, strict=True)
         ]
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.digests import of_array
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry
 from tflgpu_plugin.ir.plan import Pack, Weight
 from tflgpu_plugin.ir.quantization import is_integer
@@ -212,9 +213,10 @@ class Lowering:
         half: bool = False,
         whole: bool = False,
     ) -> Constant:
-        """Returns the constant `tensor` in another layout. `how` names the layout and its
-        parameters (constants with equal keys are shared). Large ones should be packed in pieces of
-        about `PACKED_BYTES` bytes. `half`, `whole`: see `Constant`."""
+        """Returns the constant `tensor` in another layout. `how` names the layout and all other
+        values that `pack` depends on: constants with equal keys and equal data are shared, also
+        between models. Large ones should be packed in pieces of about `PACKED_BYTES` bytes. `half`,
+        `whole`: see `Constant`."""
         data = self.graph.constant(tensor)
         assert data is not None
         limit = self.target.storage_bytes
@@ -232,6 +234,12 @@ class Lowering:
                 return made
             data = data.astype(np.int64)  # guards that the numbers stay
         return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
+
+    def digest(self, tensor: int | None) -> str:
+        """Returns a digest of the values of a constant, "" for None, for keys of constants that are
+        packed from several."""
+        data = self.graph.constant(tensor)
+        return "" if data is None else of_array(data).hex()
 
     def stored(self, tensor: int) -> Source:
         """Returns a tensor as an operand in device storage; a constant is packed."""
@@ -285,7 +293,7 @@ class Lowering:
             return (piece.view("uint8") for piece in pieces) if held else pieces
 
         return self.constant(
-            tensor, *how, vectors=part.vectors, pack=pack, half=not held, whole=held
+            tensor, *how, kind, vectors=part.vectors, pack=pack, half=not held, whole=held
         )
 
     def loops(self, node: Node, rounds: int) -> None:

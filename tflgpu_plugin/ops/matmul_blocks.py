@@ -245,7 +245,7 @@ def _scales(low: Lowering, tensor: int, zeros: int | None, rows: slice) -> Const
         parts = [part[rows].reshape(-1) for part in (data, points) if part is not None]
         return np.pad(np.stack(parts, 1).astype(np.float32).reshape(-1), (0, 4 * vectors - count))
 
-    how = ("scales", -1 if zeros is None else zeros, rows.start, rows.stop)
+    how = ("scales", low.digest(zeros), rows.start, rows.stop)
     return low.constant(tensor, *how, vectors=vectors, pack=pack)
 
 

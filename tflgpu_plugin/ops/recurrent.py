@@ -308,7 +308,7 @@ def _lstm(
     first = next((tensor for tensor in (peephole, projection, norm) if tensor is not None), None)
     if first is not None:
         reads["extra"] = Constant(
-            ("recurrent extra", *names),
+            ("recurrent extra", *map(low.digest, names)),
             vectors,
             lambda: pack_extra(peephole, projection, bias, norm, units, outputs),
             first,
@@ -320,7 +320,7 @@ def _gru_bias(low: Lowering, node: Node, units: int) -> Source:
     bias, vectors = _given(node, GRU_BIAS), -(-units // 4)
     if bias is None:
         return Constant(
-            ("recurrent zeros", vectors), vectors, lambda: np.zeros(4 * vectors, np.float32)
+            ("recurrent zeros",), vectors, lambda: np.zeros(4 * vectors, np.float32), np.zeros(0)
         )
     return low.constant(
         bias, "recurrent bias", vectors=vectors, pack=lambda data: in_slices(data, 0)
