@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.batch import placing
-from tflgpu_plugin.runtime.device import AdapterInfo
+from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
@@ -20,7 +20,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
         AdapterInfo(kind, "", "", "Vulkan", kind, 0, 0, index=k) for k, kind in enumerate(kinds)
     ]
     monkeypatch.setattr(placing, "present", lambda: found)
-    monkeypatch.setattr(placing, "select", lambda wanted: found[0])
+
+    def select(wanted: str | None) -> AdapterInfo:
+        if wanted not in (None, *kinds, *map(str, range(len(kinds)))):
+            raise NoAdapter(f"No adapter matches '{wanted}'.")
+        return found[0]
+
+    monkeypatch.setattr(placing, "select", select)
 
 
 def test_adapters_go_round() -> None:
@@ -33,7 +39,15 @@ def test_all_are_those_like_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     assert placing.spread(["all"]) == ["0", "1", "2"]
     machine(monkeypatch, "software", "software")
     assert placing.spread(["all"]) == ["0", "1"]
-    assert placing.spread(["nvidia", "1"]) == ["nvidia", "1"]
+    assert placing.spread(["software", "1"]) == ["software", "1"]
+
+
+def test_every_name_is_one_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of another worker's turn."""
+    machine(monkeypatch, "discrete", "software")
+    for wrong in (["nvidia"], ["0", "nvidia"], ["nvidia", "0"]):
+        with pytest.raises(NoAdapter, match="No adapter matches 'nvidia'"):
+            placing.adapter(wrong)
 
 
 def test_the_gpu_that_ray_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +70,11 @@ def test_the_gpu_that_ray_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_that_nobody_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each living one has a number of its own; that of a dead one is free."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    code = "from tflgpu_plugin.batch import placing; print(placing.adapter(('a', 'b', 'c')))"
+    machine(monkeypatch, "a", "b", "c", "other")
+    code = (
+        "from tflgpu_plugin.batch import placing; placing.select = str\n"
+        "print(placing.adapter(('a', 'b', 'c')))"
+    )
     names = ("a", "b", "c")
     assert placing.adapter(names) == "a"
     for _ in range(2):

@@ -32,8 +32,10 @@ def dealt(adapters: Sequence[str], worker: int) -> str | None:
 
 def spread(adapters: Sequence[str]) -> list[str]:
     """Replaces `all` by the indices of all adapters, of software ones only where there are no
-    others. Raises NoAdapter."""
+    others. Raises NoAdapter, also where one of several is not on this machine."""
     if list(adapters) != [ALL]:
+        for name in adapters:
+            select(name)
         return list(adapters)
     best = select(None)
     return [str(k) for k, one in enumerate(present()) if one.software == best.software]
