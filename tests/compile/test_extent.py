@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.compile.template import Values
-from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace, chooses, integer
+from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace, chooses, integer, near
 from tflgpu_plugin.ir.polynomial import Guard, least, most
 from tflgpu_plugin.ir.symbolic import (
     Word,
@@ -142,6 +142,13 @@ def test_bit_length_holds_between_powers_of_two() -> None:
     assert a.bit_length() == 5
     held = [v for v in range(2, 70) if Values(trace, {0: v}).hold([*trace.guards])]
     assert held == [*range(16, 32)]
+
+
+def test_a_number_near_its_value_holds_within_a_factor() -> None:
+    trace, (a,) = traced(30)
+    assert near(a, 3) == 30 and near(7, 3) == 7 and not trace.fixed
+    held = [v for v in range(2, 200) if Values(trace, {0: v}).hold([*trace.guards])]
+    assert held == [*range(10, 91)]
 
 
 def test_numbers_of_numpy_keep_the_symbol() -> None:

@@ -71,6 +71,12 @@ def has_symbolic_constants(plan: Plan) -> bool:
     return len(plan.uniforms) > UNIFORM_BYTES * len(plan.dispatches)
 
 
+def packs(plan: Plan) -> int:
+    """Returns how many inputs are converted: rows of any width are, those of whole vec4 need not
+    be."""
+    return sum(made.label == "pack" for made in plan.dispatches)
+
+
 def planned(graph: Graph, target: Target, pools: Mapping[int, int] | None = None) -> Plan | None:
     """The plan, if it can be made, with tensors in these pools."""
 
@@ -112,8 +118,8 @@ def compared(graph: Graph, target: Target, seen: Counter[str]) -> None:
         plan = planned(resized(graph, other), target, made.pools)
         assert plan is not None, "its guards accept shapes that cannot be planned"
         found = made.settled(values, [values], places)
-        if found.pipelines != plan.pipelines:  # another form is right, too
-            seen["another form"] += 1
+        if found.pipelines != plan.pipelines or packs(found) != packs(plan):
+            seen["another form"] += 1  # it is right, too
             continue
         chosen = ops.rows()[graph.nodes[0].op].family in CHOSEN or has_symbolic_constants(found)
         assert numbers(found, not chosen) == numbers(plan, not chosen)

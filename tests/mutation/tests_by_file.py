@@ -129,6 +129,7 @@ ROWS = (
     "test_quantized_rules",
     "test_rounds",
     "test_traits",
+    "test_wide_guards",
 )
 # Of what both providers use: enough of each room for a minute of a processor.
 READ = (
@@ -251,7 +252,12 @@ TESTS: dict[str, Sequence[str]] = {
     "common_subexpressions": ("test_common_subexpressions", *_PASSES),
     "pattern": ("test_pattern", "test_rules", "test_functions", "test_normalization", *_PASSES),
     "rotary": ("test_rotary", "test_rules", *_PASSES),
-    "join_convolutions": ("test_join_convolutions", "test_random_onnx", *_PASSES),
+    "join_convolutions": (
+        "test_join_convolutions",
+        "test_wide_guards",
+        "test_random_onnx",
+        *_PASSES,
+    ),
     "join_rotary": ("test_join_rotary", *_PASSES),
     "dense_rows": ("test_dense_rows", *_PASSES),
     "join_dense": ("test_join_dense", *_PASSES),

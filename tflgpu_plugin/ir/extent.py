@@ -366,6 +366,14 @@ def _remainder(a: Any, b: Any, trace: Trace) -> int:
     return trace.atom("remainder", inside, _terms(b), rest.value, 0, b - 1)
 
 
+def near(number: Any, factor: int) -> int:
+    """Returns the value of an integer in the example; guards that the integer stays within this
+    factor of it."""
+    value = number.value if isinstance(number, Extent) else integer(number)
+    stays = value <= number * factor and number <= value * factor
+    return value if stays else int(number)
+
+
 def integer(number: Any) -> int:
     """Returns an integer of Python or numpy as an int, a symbolic one unchanged. Raises TypeError
     for any other number."""

@@ -230,7 +230,7 @@ def _lower(a: Attention, teams: int) -> None:
 FORMS = Forms(
     Attention.of,
     (
-        Form("attention_teams", lambda a: a.low.target.shuffles and a.k[2] >= 2 * BLOCK,
+        Form("attention_teams", lambda a: a.low.target.shuffles,
              lambda a: _lower(a, max(2, a.teams)), lambda a: a.teams > 1),
         Form("attention_tiles", always, lambda a: _lower(a, 1)),
     ),
@@ -262,6 +262,7 @@ def _ahead(target: Target, rows: int, parts: int) -> int:
     return GPU_AHEAD // 2 if rows > 1 and target.least_subgroup >= 64 else GPU_AHEAD
 
 
+@chooses
 def _teams(target: Target, tiles: int, keys: int) -> int:
     """Returns how many teams of 8 threads share the keys of a tile: a power of two, above 1 if the
     tiles leave most of a GPU idle and each team still has a block of keys."""

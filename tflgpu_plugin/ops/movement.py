@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -265,20 +266,21 @@ def _whole_slices(
     others: Sequence[Row], lane: Sequence[Row], start: int, value: float, channels: int
 ) -> bool:
     """Whether every vec4 of the output is a vec4 of the input, or all padding."""
+    whole = partial(surely_divides, 4)
     others = [*others, *lane[:-1]]
-    if start % 4 or any(c.stride % 4 for _, c in others):
+    if not whole(start) or not all(whole(c.stride) for _, c in others):
         return False
     if not lane:
         return True
     at, c = lane[-1]
-    if at.stride or c.stride != 1 or c.lookup is not None or c.low % 4:
+    if at.stride or c.stride != 1 or c.lookup is not None or not whole(c.low):
         return False
     # Lanes past the input's channels hold zero, so padding may begin within a slice when its value
     # is zero, too.
     at_end = value == 0.0 and start + c.stop == channels and not any(c.stride for _, c in others)
-    if len(lane) > 1 and any(n % 4 for n in (c.extent, c.stop)):
+    if len(lane) > 1 and not (whole(c.extent) and whole(c.stop)):
         return False
-    return not c.padded or c.stop % 4 == 0 or at_end
+    return not c.padded or whole(c.stop) or at_end
 
 
 def turned(view: View, inside: Geometry) -> bool:

@@ -8,10 +8,10 @@ from itertools import groupby
 from math import inf, isqrt, prod
 from typing import NamedTuple
 
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.extent import chooses, near
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.quantization import is_integer
-from tflgpu_plugin.ir.symbolic import example, f32
+from tflgpu_plugin.ir.symbolic import f32
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always
@@ -25,6 +25,7 @@ AHEAD = 8  # vec4 that a GPU thread loads at once
 MAX_THREADS = 256  # per workgroup
 MIN_SERIAL = 128  # elements per thread from which on a second launch pays
 MIN_PART = 16  # least elements per thread in a part
+MOST_GROWN = 16  # factor by which a symbolic number of elements may differ from that of the trace
 ZERO, SUM = "vec4f(0.0)", "a + v"
 INFINITE = "vec4f(p.infinity)"
 LOWEST = "vec4f(-0x1.fffffep+127f)"
@@ -198,7 +199,7 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     together = threads if threads > WORKGROUP else together
     each = -(-length // together)
     most = 1 if target.software else AHEAD * x.view // 4
-    block, ahead = _block(each), min(most, each)
+    block, ahead = _block(each), min(most, near(each, MOST_GROWN))
     low.loops(node, each + block + each // block + 18)
     parameters: dict[str, object] = {
         "vectors": vectors,
@@ -236,10 +237,9 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
 
 def _block(count: int) -> int:
     """Returns the rounds of the inner loop over so many elements: with the square root, both loops
-    are short and the rounding error of sums is small. Symbolic counts have it up to a factor of
-    2."""
-    count.bit_length()  # leaves a guard
-    return isqrt(max(example(count) - 1, 0)) + 1
+    are short and the rounding error of sums is small. A symbolic count may become so many times
+    larger or smaller that the error is about twice the least one."""
+    return isqrt(max(near(count, MOST_GROWN) - 1, 0)) + 1
 
 
 def exchanges(target: Target, count: int) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Node
+from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.forms import Form, Problem
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Launch, Lowering
@@ -27,19 +28,26 @@ def form(made: Callable[[Problem], tuple[Lowering, Node, Product]]) -> Form[Prob
     """Returns the form of a family whose problems are products, which `made` makes of them."""
     return Form(
         "split_k",
-        lambda problem: _parts(*made(problem), forced=True) > 1,
+        lambda problem: _divides(*made(problem)) and _parts(*made(problem), forced=True) > 1,
         lambda problem: _lower(*made(problem)),
         lambda problem: _parts(*made(problem)) > 1,
     )
 
 
+def _divides(low: Lowering, node: Node, product: Product) -> bool:
+    """Whether the product is one of constant weights, in the usual order, with all input
+    channels."""
+    whole = product.blocks.groups <= 1 and product.address.planes <= 1
+    constant = low.graph.constant(node.operand(1)) is not None
+    return whole and constant and not node.attributes.get("filters_last")
+
+
+@chooses
 def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) -> int:
     """Returns how many parts the input channels are split into, a power of two: as many as pay (1:
     no split) or, if `forced`, as many as possible."""
-    weights, blocks, tile = node.operand(1), product.blocks, product.tile
-    if blocks.groups > 1 or product.address.planes > 1 or (low.target.software and not forced):
-        return 1
-    if node.attributes.get("filters_last") or low.graph.constant(weights) is None:
+    blocks, tile = product.blocks, product.tile
+    if low.target.software and not forced:
         return 1
     serial = blocks.taps * -(-blocks.depth // tile.step)
     threads = -(-product.address.pixels // tile.pixels) * blocks.count

@@ -87,6 +87,7 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile
     return replace(_sized(target, slices, count, width), ahead=ahead)
 
 
+@chooses
 def waiting(target: Target, tile: Tile, threads: int, steps: int) -> Tile:
     """Returns the tile for this number of threads and iterations: it loads twice as far ahead if
     threads are few, registers suffice, and no more iterations remain."""

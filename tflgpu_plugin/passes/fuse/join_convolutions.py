@@ -14,7 +14,8 @@ from itertools import accumulate
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, geometry
+from tflgpu_plugin.ir import Array, EpilogueOp, Geometry, Graph, Node, geometry
+from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.ops import concat, io_layout, movement
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
@@ -80,8 +81,11 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
     if not uses.plain(node) or any(t is not None for t in node.inputs[BIAS:]):
         return None
     stored = geometry(made)
-    small = stored.batch == 1 and stored.vectors < MOST_VECTORS
-    if not small or weights.shape[-1] != x[-1] or e.tensors[output].counted:
+    if (
+        not (stored.batch == 1 and _is_small(stored))
+        or weights.shape[-1] != x[-1]
+        or e.tensors[output].counted
+    ):
         return None
     if any(each.op in kernels.ROWS for each in node.epilogue):
         return None
@@ -90,6 +94,11 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
     operands = tuple(each for each in found if each is not None and each.dtype == np.float32)
     fits = len(operands) == len(given) < MAX_OPERANDS  # one more marks the padding channels
     return _Branch(node, weights, operands) if fits else None
+
+
+@chooses
+def _is_small(made: Geometry) -> bool:
+    return made.vectors < MOST_VECTORS
 
 
 def _last_of(uses: DefUse, branch: _Branch) -> Node | None:

@@ -1,0 +1,74 @@
+"""What a size decides for speed alone leaves no guard, on GPUs neither: a plan for one extent holds
+for far larger and smaller ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.support.net import FIRST, LAST, WINDOW, Net
+from tflgpu_plugin.compile.template import template
+from tflgpu_plugin.ir import Graph, Target
+from tflgpu_plugin.ir.extent import Trace
+
+TARGETS = {
+    "software": Target(software=True, vendor="software", subgroup_size=8),
+    "gpu": Target(vendor="amd", subgroup_size=64, least_subgroup=64),
+}
+MADE, OTHERS = 40, (9, 41, 63, 64, 90, 300)
+
+
+def attention(net: Net, n: int) -> int:
+    q, k, v = (net.input((1, 4, length, 16)) for length in (8, n, n))
+    return net.op("attention", q, k, v, scale=0.25)
+
+
+def rows(net: Net, n: int) -> int:
+    return net.op("relu", net.input((6, n)))
+
+
+def transposed(net: Net, n: int) -> int:
+    return net.op("transpose", net.input((2, n, 6)), perm=(0, 2, 1))
+
+
+def mean(net: Net, n: int) -> int:
+    return net.op("mean", net.input((1, n, 8)), net.ints(1), keep_dims=True)
+
+
+def deep(net: Net, n: int) -> int:
+    weights = net.constant(np.zeros((64, 3, 3, 64), np.float32))
+    return net.op("conv_2d", net.input((1, n, 7, 64)), weights, None, **WINDOW)
+
+
+def branches(net: Net, n: int) -> int:
+    x = net.input((1, n, 700, 8))
+    made = [net.conv(x, 8, 1) for _ in range(2)]
+    return net.op("concat", *made, axis=3)
+
+
+def between(net: Net, n: int) -> int:
+    """Transposes that another layout of what is between them saves, which a few bytes decide."""
+    x = net.op("transpose", net.input((1, 8, n, 12)), perm=LAST)
+    y = net.op("transpose", net.op("relu", x), perm=FIRST)
+    return net.op("add", y, net.op("transpose", net.input((1, n, 12, 8)), perm=FIRST))
+
+
+GRAPHS: tuple[Callable[[Net, int], int], ...] = (
+    attention, rows, transposed, mean, deep, branches, between,
+)  # fmt: skip
+
+
+def graph(build: Callable[[Net, int], int], n: int) -> Graph:
+    net = Net()
+    return net.graph(build(net, n))
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("build", GRAPHS)
+def test_a_plan_holds_for_other_sizes(build: Callable[[Net, int], int], target: Target) -> None:
+    trace = Trace()
+    made = template(graph(build, trace.symbol(0, MADE)), target, trace)
+    assert not trace.fixed
+    assert [n for n in OTHERS if not made.fits({0: n})] == []
