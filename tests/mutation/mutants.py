@@ -57,8 +57,9 @@ AREAS: dict[str, tuple[str, ...]] = {
     "cache": ("tflgpu_plugin/cache/*.py",),
     "native": tuple(
         f"tflgpu_plugin/native/{name}.c"
-        for name in ("core/adapters", "core/buffer", "core/device", "tflite/handles",
-                     "tflite/kernel", "ort/compiled_model", "ort/ep", "ort/run", "core/pipeline",
+        for name in ("core/adapters", "core/buffer", "core/device", "core/submission",
+                     "tflite/handles", "tflite/kernel", "ort/compiled_model", "ort/ep", "ort/run",
+                     "core/pipeline",
                      "core/plans", "core/replay", "core/reshape", "core/run", "core/run_ports",
                      "core/symbols", "core/timestamps", "core/habits", "core/slots",
                      "core/tensor_blocks", "core/tensor_ports", "core/tensors",

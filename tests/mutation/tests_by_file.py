@@ -301,6 +301,7 @@ TESTS: dict[str, Sequence[str]] = {
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "device": (*_NATIVE, "test_survival"),
+    "submission": (*_NATIVE, "test_survival", "test_waiting"),
     **dict.fromkeys(
         ("run", "run_ports"), ("test_tflite_integers", "test_ort_device_memory", *_NATIVE)
     ),

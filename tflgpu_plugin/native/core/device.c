@@ -1,4 +1,4 @@
-/* The device: opening it, its lock, error scopes, submitting and waiting. */
+/* The device: opening it, its lock, error scopes. */
 #include "core/internal.h"
 
 /* ---- opening and closing ------------------------------------------------------------------------------------------ */
@@ -115,10 +115,10 @@ void tg_device_release(tg_device *device) {
   free(device);
 }
 
-static bool is_known_lost(const tg_device *device) { return atomic_load(&device->fate->lost); }
+bool tgi_is_known_lost(const tg_device *device) { return atomic_load(&device->fate->lost); }
 
 int tg_device_is_lost(tg_device *device) {
-  if (!tgi_enter_release()) return is_known_lost(device);
+  if (!tgi_enter_release()) return tgi_is_known_lost(device);
   int lost = tgi_check_alive(device, NULL);
   tgi_leave_release();
   return lost;
@@ -207,10 +207,10 @@ static popped pop(tg_device *device) {
   return found;
 }
 
-/* Asks the device whether it still takes work, by the cheapest call that does; with the lock held. wgpu reports a destroyed
- * device only when its queue is polled, but ends at once a process that submits to it or reads its mapped memory. */
-static bool is_alive(tg_device *device) {
-  if (!is_known_lost(device)) {
+/* Asks by the cheapest call that a lost device refuses. wgpu reports a destroyed device only when its queue is polled, but ends at
+ * once a process that submits to it or reads its mapped memory. */
+bool tgi_is_alive(tg_device *device) {
+  if (!tgi_is_known_lost(device)) {
     W(DevicePushErrorScope)(device->wgpu, WGPUErrorFilter_Validation);
     WGPUBindGroupLayout layout = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
     if (layout) W(BindGroupLayoutRelease)(layout);
@@ -224,7 +224,7 @@ static bool is_alive(tg_device *device) {
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err) {
   popped memory = pop(device), validation = pop(device);
   bool said = memory.type != WGPUErrorType_NoError || validation.type != WGPUErrorType_NoError;
-  if (said ? !is_alive(device) : is_known_lost(device))
+  if (said ? !tgi_is_alive(device) : tgi_is_known_lost(device))
     return tgi_fail(err, "%s failed: the GPU device was lost; make a new interpreter or session.", what);
   if (memory.type != WGPUErrorType_NoError) {
     tgi_fail(err, "%s failed: the GPU has not enough memory. %s", what, memory.text);
@@ -239,143 +239,11 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *
   return failed;
 }
 
-static int lost(tg_error *err) { return tgi_fail(err, "The GPU device was lost; make a new interpreter or session."); }
+int tgi_lost(tg_error *err) { return tgi_fail(err, "The GPU device was lost; make a new interpreter or session."); }
 
 int tgi_check_alive(tg_device *device, tg_error *err) {
   tgi_device_lock(device);
-  bool alive = is_alive(device);
+  bool alive = tgi_is_alive(device);
   tgi_device_unlock(device);
-  return alive ? 0 : lost(err);
-}
-
-/* ---- submitting and waiting ------------------------------------------------------------------------------------------ */
-
-/* Buffers that are being mapped. It is freed when no more callbacks can come. */
-typedef struct tgi_mapped {
-  atomic_size_t waiting;
-  atomic_bool failed;
-  char text[512];                  /* why the first one failed */
-  size_t count;
-  const tgi_mapping *mappings;     /* owned by the thread that waits */
-  atomic_int status[];
-} tgi_mapped;
-
-static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void *data, void *place) {
-  tgi_mapped *mapped = data;
-  if (status != WGPUMapAsyncStatus_Success && !atomic_exchange(&mapped->failed, true))
-    tgi_readable(message, mapped->text, sizeof mapped->text);
-  atomic_store((atomic_int *)place, (int)status);
-  atomic_fetch_sub(&mapped->waiting, 1);
-}
-
-static tgi_mapped *make_mapped(const tgi_mapping *mappings, size_t count) {
-  tgi_mapped *mapped = calloc(1, sizeof *mapped + count * sizeof mapped->status[0]);
-  if (!mapped) return NULL;
-  mapped->waiting = mapped->count = count;
-  mapped->mappings = mappings;
-  return mapped;
-}
-
-static void start_mapping(tgi_mapped *mapped) {
-  for (size_t i = 0; i < mapped->count; i++) {
-    const tgi_mapping *one = &mapped->mappings[i];
-    atomic_store(&one->buffer->mapped, true);
-    W(BufferMapAsync)
-    (one->buffer->wgpu, one->mode, 0, tgi_round_up(one->bytes, 4),
-     (WGPUBufferMapCallbackInfo){.mode = WGPUCallbackMode_AllowSpontaneous,
-                                 .callback = on_mapped,
-                                 .userdata1 = mapped,
-                                 .userdata2 = &mapped->status[i]});
-  }
-}
-
-WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, tg_error *err) {
-  WGPUCommandBuffer commands = W(CommandEncoderFinish)(encoder, NULL);
-  W(CommandEncoderRelease)(encoder);
-  int failed = tgi_scope_end(device, mark, "Encoding a GPU run", err);
-  if (!failed || !commands) return commands;
-  W(CommandBufferRelease)(commands);
-  return NULL;
-}
-
-int tgi_queue(tg_device *device, const WGPUCommandBuffer *commands, WGPUSubmissionIndex *index, tg_error *err) {
-  if (!is_alive(device)) return lost(err);
-  *index = W(QueueSubmitForIndex)(device->queue, commands ? 1 : 0, commands);
-  device->unflushed = 0;
-  return 0;
-}
-
-int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count, tgi_ticket *ticket,
-               tg_error *err) {
-  if (!commands) return 1;
-  *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
-  int failed = count && !ticket->mapped ? tgi_no_memory(err, "a GPU run")
-                                        : tgi_queue(device, &commands, &ticket->index, err);
-  W(CommandBufferRelease)(commands);
-  if (failed) free(ticket->mapped);
-  else if (ticket->mapped) start_mapping(ticket->mapped);
-  return failed;
-}
-
-void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
-  if (!is_known_lost(device)) W(DevicePoll)(device->wgpu, true, &index);
-}
-
-/* Unmaps all buffers where one could not be mapped. */
-static int finish_mapping(tgi_mapped *mapped, tg_error *err) {
-  bool failed = atomic_load(&mapped->failed);
-  for (size_t i = 0; i < mapped->count; i++) {
-    if (atomic_load(&mapped->status[i]) != (int)WGPUMapAsyncStatus_Success)
-      atomic_store(&mapped->mappings[i].buffer->mapped, false);
-    else if (failed)
-      tgi_give_back(mapped->mappings[i].buffer);
-  }
-  return failed ? tgi_fail(err, "The results could not be read back: %s", mapped->text) : 0;
-}
-
-int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
-  tgi_mapped *mapped = ticket->mapped;
-  tgi_wait(device, ticket->index);
-  /* Another thread's poll may have taken our callback and be about to call it. */
-  while (atomic_load(&mapped->waiting)) {
-    if (tgi_check_alive(device, err)) return 1; /* callbacks may still come, so their memory stays */
-    W(DevicePoll)(device->wgpu, false, NULL);
-    tgi_sleep(20);
-  }
-  int failed = finish_mapping(mapped, err);
-  free(mapped);
-  return failed;
-}
-
-void *tgi_mapped_range(tg_buffer *buffer, WGPUMapMode mode, uint64_t bytes) {
-  void *data = NULL;
-  tgi_device_lock(buffer->device);
-  if (is_alive(buffer->device))
-    data = mode == WGPUMapMode_Read ? (void *)W(BufferGetConstMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4))
-                                    : W(BufferGetMappedRange)(buffer->wgpu, 0, tgi_round_up(bytes, 4));
-  tgi_device_unlock(buffer->device);
-  return data;
-}
-
-int tgi_take(tg_buffer *buffer, void *host, uint64_t bytes, tg_error *err) {
-  const void *data = tgi_mapped_range(buffer, WGPUMapMode_Read, bytes);
-  if (data) memcpy(host, data, bytes);
-  tgi_give_back(buffer);
-  return data ? 0 : tgi_unreadable(buffer->device, err);
-}
-
-int tgi_unreadable(tg_device *device, tg_error *err) {
-  if (is_known_lost(device)) return lost(err);
-  return tgi_fail(err, "The results could not be read back: they are not mapped.");
-}
-
-void tgi_unmap(tg_buffer *buffer) {
-  W(BufferUnmap)(buffer->wgpu);
-  atomic_store(&buffer->mapped, false);
-}
-
-void tgi_give_back(tg_buffer *buffer) {
-  tgi_device_lock(buffer->device);
-  tgi_unmap(buffer);
-  tgi_device_unlock(buffer->device);
+  return alive ? 0 : tgi_lost(err);
 }

@@ -38,7 +38,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, 
   L(ComputePassEncoderWriteTimestamp) L(DeviceCreateBindGroup) L(DeviceCreateBindGroupLayout) L(DeviceCreateBuffer)    \
   L(DeviceCreateCommandEncoder) L(DeviceCreateComputePipeline) L(DeviceCreatePipelineLayout) L(DeviceCreateQuerySet)   \
   L(DeviceCreateShaderModule) L(DeviceDestroy) L(DevicePopErrorScope) L(DevicePushErrorScope)                          \
-  L(QueueGetTimestampPeriod) L(QueueSubmitForIndex) L(QueueWriteBuffer)
+  L(QueueGetTimestampPeriod) L(QueueOnSubmittedWorkDone) L(QueueSubmitForIndex) L(QueueWriteBuffer)
 
 typedef struct tgi_wgpu_table {
 #define TGI_MEMBER(name) __typeof__(wgpu##name) *name;
@@ -149,13 +149,14 @@ void tgi_on_log(WGPULogLevel level, WGPUStringView message, void *unused);
 /* Have Python take the messages, if there are any. With no lock held, at the end of a host's call. */
 void tgi_log_deliver(void);
 
-/* ---- device.c ---------------------------------------------------------------------------------------------------- */
+/* ---- device.c, submission.c -------------------------------------------------------------------------------------------- */
 
 /* What wgpu's callbacks write. It is never freed, because the device-lost callback may come after the last release. */
 typedef struct tgi_fate {
   atomic_bool lost;
   atomic_bool logged;              /* the loss is in the log */
   atomic_uint uncaptured;          /* number of errors that no error scope caught */
+  atomic_ullong done;              /* index of the newest submission that is known to be done */
   char text[512];                  /* text of the newest of them; under tgi_lock */
 } tgi_fate;
 
@@ -181,6 +182,8 @@ struct tg_device {
   tgi_mutex lock;
   _Atomic(tgi_ending *) endings;
   uint64_t unflushed;              /* bytes written since the last submit; under lock */
+  uintptr_t submitter;             /* the thread that submitted last; under lock */
+  atomic_uint in_a_row;            /* submissions of that thread, none of other threads being between them */
   WGPUBindGroupLayout probe;       /* empty; makes wgpu answer requests for an equal layout without calling the driver */
 };
 
@@ -221,6 +224,9 @@ int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *
 /* Submits commands or, with NULL, pending writes; with the lock held. It asks first whether the device still takes work,
  * because wgpu-native aborts the process that submits to a lost device. No other function submits. */
 int tgi_queue(tg_device *device, const WGPUCommandBuffer *commands, WGPUSubmissionIndex *index, tg_error *err);
+bool tgi_is_known_lost(const tg_device *device);
+bool tgi_is_alive(tg_device *device);   /* asks whether the device still takes work; with the lock held */
+int tgi_lost(tg_error *err);       /* writes that the device is lost; returns 1 */
 /* Asks whether the device still takes work: returns 0, or 1 with a sentence. Takes the lock. */
 int tgi_check_alive(tg_device *device, tg_error *err);
 /* Writes why mapped memory cannot be read; returns 1. */
