@@ -1,9 +1,14 @@
-// The index of the extreme element along an axis: one thread per storage vec4 of the result or, if `several`, p.lanes of a
-// workgroup (a power of two up to 64), each with every p.lanes-th step, `ahead` of which are loaded at once. `better` (>, <)
-// says when an element takes over, and among equals the last does or (`last` is not set) the first.
-// `along`: the axis is that of "channels", of which each step has 4 for each of 4 results, p.step vec4 apart; or another, the
-// results being 4 channels of one vec4 ("planes"); or x is row-major, or results lie across vec4 ("elements"): single
-// elements, p.inner apart.
+// Arg max and arg min: the index of the largest or smallest element along an axis. One thread computes one storage vec4 of the
+// result. With `several`, p.lanes threads of a workgroup (a power of two up to 64) share that vec4: each takes every p.lanes-th
+// step of the axis, and loads `ahead` steps at once.
+//
+// Variant:
+//   better  the comparison (> or <) by which a later element replaces the best one so far
+//   last    of equal elements the last one counts, otherwise the first
+//   along   "channels": the axis is that of the channels. A step reads one vec4 for each of the 4 results, and steps are p.step
+//           vec4 apart.
+//           "planes": the axis is another one, and the 4 results are the channels of one vec4.
+//           "elements": x is row-major, or the results cross vec4 boundaries. Single elements are read, p.inner apart.
 {% macro take(v, r, there="") %}
       { let taken = ({{ v }} {{ better }}{{ "=" if last }} best){{ " & vec4<bool>(%s)" % there if there }};
         best = select(best, {{ v }}, taken);
@@ -50,7 +55,7 @@ fn element(e: vec4u) -> vector_x {
 {% else %}
   var best = element(start);
 {% endif %}
-  var found = vec4i();  // for all threads: where the first is NaN, nothing takes over
+  var found = vec4i();  // every thread starts with the first element: if that is NaN, no other replaces it
 {% endmacro %}
 {% if several %}
 var<workgroup> values: array<vector_x, 64>;

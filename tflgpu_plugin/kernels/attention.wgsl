@@ -1,28 +1,32 @@
-// Scaled dot product attention. 8 invocations have some rows (queries of the heads that share keys and values) and go through
-// the keys in blocks of 32, with the largest score and the sum of shares so far of each row. First each makes the scores of
-// 4 keys, then every 8th slice of the result. Steps in memory are parameters, see attention.py.
+// Scaled dot product attention: softmax(scale * q k^T + mask) v. A group of 8 invocations computes `rows` rows. The rows are
+// queries of those heads that share the same keys and values. The group walks through the keys in blocks of 32 and keeps the
+// largest score and the sum of exponentials of each row (online softmax). For each block, every invocation computes the scores
+// of 4 keys, and then its slices of the result: every 8th one. Strides are parameters, see attention.py. A "share" is exp(score
+// - largest score).
 //
 // Variant:
 //   lanes    invocations of a workgroup
-//   rows     rows that 8 invocations have
-//   parts    slices of the result that an invocation has
+//   rows     rows that 8 invocations compute together
+//   parts    slices of the result that one invocation computes
 //   masked   a mask is added to the scores
-//   lengths  the number of keys is read for each batch
-//   softcap  scores are limited by p.softcap * tanh(score / p.softcap)
-//   mends    a row whose sum of shares is NaN has the result p.empty
-//   shared   invocations exchange values by shuffle (attention_shuffle.wgsl), not in workgroup memory (attention_memory.wgsl)
-//   teams    eights of invocations that go through blocks of their own for the same rows and join at the end (1 where not `shared`)
-//   ahead    slices of keys, and twice as many keys' values, that are loaded before their products
+//   lengths  the number of keys is read from a tensor, for each batch
+//   softcap  scores are limited to p.softcap * tanh(score / p.softcap)
+//   mends    a row whose sum of shares is NaN gets the result p.empty
+//   shared   invocations exchange values by shuffle (attention_shuffle.wgsl), otherwise in workgroup memory
+//            (attention_memory.wgsl)
+//   teams    groups of 8 invocations that split the blocks of keys of the same rows among them and combine their results at the
+//            end (1 unless `shared`)
+//   ahead    slices of keys that are loaded before they are multiplied; of the values, twice as many
 //
-// Loops over rows pass their values on and take p.together rounds, which drivers do not unroll: there is less to compile, and
-// some keep no kernel as long as that.
+// Loops over rows rotate the values of the rows and run p.together times. A count from a uniform keeps drivers from unrolling
+// them: there is less to compile, and some drivers do not cache a kernel of the unrolled length.
 @each n in PARTS, r in ROWS;
 @if TEAMS > 1 {
 var<workgroup> peaks: array<f32, LANES>;
 var<workgroup> totals: array<f32, LANES>;
 var<workgroup> results: array<vec4f, LANES * PARTS>;
 }
-// Scores of 4 keys for each row, of so many slices.
+// Adds the products of `together` slices to the scores of 4 keys, for each row.
 @macro add_scores(together) {
 @for u in TOGETHER {
       let w[0][u] = load_k(k0 + (k + u) * p.k_slice);
@@ -50,13 +54,13 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
   let batch = min(group / (p.tiles * p.kv_heads), p.batches - 1u);
   let first = ROWS * tile;
   let last = min(first + ROWS, p.rows) - 1u;
-  let whole = first / p.queries == last / p.queries;  // of one head
+  let whole = first / p.queries == last / p.queries;  // all rows belong to one head
   let first_head = kv_head * p.sharing + first / p.queries;
   let lowest_query = select(0u, first % p.queries, whole);
   let highest_query = select(p.queries - 1u, last % p.queries, whole);
   @if LENGTHS: let keys = u32(clamp(load_lengths(batch), 0, i32(p.keys)));
   @if !LENGTHS: let keys = p.keys;
-  // A query sees `window` keys before its own number + ahead.
+  // Causal: query n attends to the `window` keys that end before index n + ahead.
   let ahead = 1 + select(p.past, i32(keys) - i32(p.queries), p.ends != 0u);
   var begin = 0u;
   var end = select(0u, keys, group < p.groups);
@@ -81,7 +85,7 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
   }
   let stop = end;
 } @else {
-  begin = 0u;  // barriers want the same rounds of all
+  begin = 0u;  // all invocations run the same iterations, because the loop has barriers
   let stop = p.keys;
 }
   for (var start = begin + team * 32u; start < stop; start += 32u * TEAMS) {
@@ -136,7 +140,7 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
     @if !SHARED: workgroupBarrier();
     let fours = (min(max(end, start) - start, 32u) + 3u) / 4u;
 @if AHEAD > 1 {
-    for (var k = 0u; k < fours; k += AHEAD / 2u) {  // keys past the last have no share
+    for (var k = 0u; k < fours; k += AHEAD / 2u) {  // the shares of keys past the last are 0
   @for t in AHEAD / 2, j in 4 {
       let at[t][j] = min(start + 4u * k + (4u * t + j), end - 1u) * p.v_row;
       let w[n][t][j] = load_v(v[n] + at[t][j]);

@@ -1,5 +1,5 @@
-// How the 8 invocations of some rows exchange values: by shuffle.
-fn shared_query(own: vec4f, at: u32, base: u32, r: u32) -> vec4f {  // of row r, which the r-th invocation has loaded
+// Exchange of values among the 8 invocations that share rows in attention.wgsl: by subgroup shuffle.
+fn shared_query(own: vec4f, at: u32, base: u32, r: u32) -> vec4f {  // the query of row r: invocation r has loaded it
   return subgroupShuffle(own, base + r);
 }
 fn largest(value: f32, base: u32, lid: u32, r: u32) -> f32 {
@@ -14,6 +14,6 @@ fn total(value: f32, base: u32, lid: u32) -> f32 {
 }
 fn give_shares(value: vec4f, lid: u32, r: u32) {
 }
-fn shares_of(own: vec4f, base: u32, k: u32, r: u32) -> vec4f {  // of invocation k, for row r
+fn shares_of(own: vec4f, base: u32, k: u32, r: u32) -> vec4f {  // the shares that invocation k computed for row r
   return subgroupShuffle(own, base + k);
 }

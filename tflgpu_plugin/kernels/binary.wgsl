@@ -1,6 +1,12 @@
-// y = f(a, b) or f(a, b, c) with broadcasting. variant operands: (name, value, mode) each, the mode being same (in
-// index) or slice (affine vec4, lane 0 spread where there is one channel); rank: how many axes elements are counted over;
-// expression: f for vec4 v, e and w; checked, refused: where of them a run fails, the second one of lanes of the tensor.
+// Elementwise y = f(a, b) or f(a, b, c) with broadcasting.
+//
+// Variant:
+//   operands    (name, variable, mode) of each. Mode "same": it has the index of the result. Mode "slice": its index is an
+//               affine function of the coordinates; an operand with one channel has its lane 0 copied to all lanes
+//   rank        number of coordinates, 0 if all operands are "same"
+//   expression  f of the variables v, e and w
+//   checked     a condition that fails the run if it is true in any lane
+//   refused     the same, but only for lanes that hold channels of the tensor
 {% import "coordinates.wgsl" as at %}
 {% macro index(name) %}
 {% for k in range(rank) %}c{{ k }} * p.{{ name }}_k{{ k }}{{ " + " if not loop.last }}{% endfor %}

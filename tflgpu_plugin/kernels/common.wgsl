@@ -1,8 +1,8 @@
-// Helpers every kernel may use. Dispatches over the limit of groups come folded (a variant: software drivers
-// take long to divide, and go through both sides of a condition).
+// Helpers that every kernel may use. A dispatch with more workgroups than the limit of a dimension is "folded" into two
+// dimensions. That is a variant, because software drivers divide slowly and execute both branches of a condition.
 fn group_id(wid: vec3u) -> vec3u {
 {% if folded %}
-  let linear = min(wid.x + p.folded * wid.y, p.groups_total - 1u);  // what is left over repeats the last group
+  let linear = min(wid.x + p.folded * wid.y, p.groups_total - 1u);  // surplus workgroups repeat the last one
   return vec3u(linear % p.groups_x, (linear / p.groups_x) % p.groups_y, linear / (p.groups_x * p.groups_y));
 {% else %}
   return wid;

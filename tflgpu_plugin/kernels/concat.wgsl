@@ -1,6 +1,6 @@
-// Writes inputs into their parts of the output.
-// variant vectors: whole vec4 of one input after another (`ranks`), the indices of both being affine in so many coordinates;
-// otherwise single floats of one.
+// Concatenation: writes each input to its part of the output. Variant `vectors`: one launch writes vec4s of all inputs, one
+// input after another; the indices of input and output are affine functions of `ranks` coordinates (one rank per input).
+// Otherwise a launch writes single floats of one input.
 {% import "coordinates.wgsl" as at %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {

@@ -1,39 +1,40 @@
-// Convolution as a product: each invocation makes PIXELS output pixels of SLICES channel slices.
+// Convolution as a matrix product: each invocation computes PIXELS output pixels of SLICES channel slices.
 //
-// This file loads weights, multiplies and stores. Where pixels and taps lie is in conv_at_*.wgsl, a file for each value of `taps`
-// with functions of the same names; in which order taps and channels are added up is in conv_sum_*.wgsl.
+// This file loads weights, multiplies and stores. conv_at_*.wgsl computes the addresses of pixels and taps: one file per value
+// of `taps`, all with the same functions. conv_sum_*.wgsl defines the order in which taps and channels are summed.
 //
 // Variant:
-//   pixels   output pixels of an invocation
-//   slices   channel slices (vec4 over output channels) of each of them
-//   step     input channels per iteration of the inner loop: 1, 2 or 4; x is viewed as so many lanes
-//   ahead    iterations whose x is loaded before their products, so that an invocation waits for them once: 1, or a
+//   pixels   output pixels per invocation
+//   slices   channel slices (vec4 over output channels) of each pixel
+//   step     input channels per iteration of the inner loop: 1, 2 or 4. x is viewed as vectors of this size
+//   ahead    iterations whose x is loaded before the first is multiplied, so that an invocation waits once for all: 1, or a
 //            multiple of 4 / step that divides the stage
 //   lanes    invocations of a workgroup
-//   shared   groups of 8 invocations load the weights of an iteration once and exchange them by shuffle
-//   memory   the workgroup loads the weights of a stage, which is p.stage iterations, into its memory
-//   taps     where x is read: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes),
-//            "transposed" (the pixels of one phase of the strides) or "rows" (pixels are neighbours in a row)
-//   strided  x is single floats with any distances between rows, pixels and channels (an input of few channels, maybe
-//            in the host's buffer); `step` is 1
-//   split    planes are parts of the input channels
-//   run      x and weights are float16, and sums of so many products are, and of two such sums; the rest is float32.
-//            Weights are multiplied by a power of two, by which sums are divided at the end. 0: all is float32
-//   across   taps of a row of a window that are loaded together, all of them or one, for `ahead` iterations each
-//   gated    channels of x are multiplied by a value each (points only)
-//   parts    sums of a stage are added up, which have smaller rounding errors
-//   eights   the weights of an iteration are eight vec4 and read as an array of eight
+//   shared   a group of 8 invocations loads the weights of an iteration once and exchanges them by shuffle
+//   memory   the workgroup loads the weights of a stage (p.stage iterations) into its memory
+//   taps     which elements of x are read: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes),
+//            "transposed" (the pixels of one phase of the strides) or "rows" (the pixels of an invocation are neighbours in a
+//            row)
+//   strided  x is read as single floats, with any strides of rows, pixels and channels (an input of few channels, possibly in
+//            the host's buffer); `step` is 1
+//   split    a plane is one part of the input channels (split-K)
+//   run      0: everything is float32. Otherwise x and weights are float16, and so are sums of `run` products and sums of two
+//            of these; all else is float32. Weights are scaled by a power of two, by which the sums are divided at the end
+//   across   taps in a row of the window that are loaded together (one or all), each for `ahead` iterations
+//   gated    each channel of x is multiplied by a value of its own (only "point")
+//   parts    each stage has a sum of its own, which has a smaller rounding error
+//   eights   the weights of an iteration are eight vec4 and are read as an array of eight
 //
-// Weights: [block][tap][channel][slice] of vec4 over output channels, so an iteration reads `step * slices` neighbours.
-// Pixels past the end repeat the last one and write the same value again, so that there is no divergence at the edge.
+// Weights: [block][tap][channel][slice] of vec4 over output channels, so that an iteration reads `step * slices` adjacent vec4.
+// Pixels past the end repeat the last one and write the same value again, so that threads do not diverge at the edge.
 @let VIEWS, WEIGHTS = 1 if STRIDED else 4 / STEP, STEP * SLICES;
 @let LOAD_X, LOAD_W, PADDED_X = ("half_x", "half_w", "padded_half_x") if RUN else ("load_x", "load_w", "padded_x");
 {% set lane = [""] if step == 1 else [".x", ".y", ".z", ".w"] %}
 alias Vector = vec4<{{ "f16" if run else "f32" }}>;
-alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run else "f32") }};  // of x, the channels of an iteration
+alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run else "f32") }};  // the channels of x that an iteration reads
 @if MEMORY: var<workgroup> tile: array<Vector, {{ 8 * weights }}>;
 @each q in SLICES, j in PIXELS, i in STEP, n in WEIGHTS, e in (WEIGHTS + 7) / 8;
-// The weights of iteration u at tap t.
+// Loads the weights of iteration u at tap t.
 @macro load_weights(u, t) {
 @if SHARED {
       let w[e][u] = load_w(w_at[t] + (WEIGHTS * u + 8u * e));
@@ -46,7 +47,8 @@ alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run el
       let b[n][u][t] = LOAD_W(w_at[t] + (WEIGHTS * u + n));
 }
 }
-// The products of iteration u at tap t. A sum takes all terms of an iteration at once: it is not in a register for long.
+// Adds the products of iteration u at tap t. All terms of one sum are added in succession, so that few sums occupy registers
+// at a time.
 @macro multiply(u, t, last) {
 @if RUN {
 @multiply_halves(u, t, last, [run / step, 1] | max);
@@ -57,8 +59,8 @@ alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run el
   }
 }
 }
-// In float16: a run ends after `each` iterations, and with the `last` of those that are loaded together. Every second run takes
-// the sum of the one before along.
+// The same in float16. A run of float16 sums ends after `each` iterations, and at the `last` of the iterations that are loaded
+// together. Runs are added to the float32 sum in pairs.
 @macro multiply_halves(u, t, last, each) {
 @let TURN = u / EACH;
 @for q in SLICES, j in PIXELS {
@@ -95,7 +97,7 @@ alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run el
   let y[j] = result_of(plane, m[j]);
 }
   var c[j][q] = vec4f(0.0);
-  // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
+  // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let steps = p.steps;
   let x_slice = p.x_slice * VIEWS;
   let zero = select(0u, p.off_x ^ p.off_w{{ " ^ p.off_gate" if gated }}, steps == 0xffffffffu);
@@ -105,13 +107,13 @@ alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run el
   @if SHARED: w_base += min(lane, WEIGHTS - 1u);
 @order.sum();
   @if RUN: c[j][q] *= p.unscale;
-  // The sums move down one slice per iteration, so that each pixel has one store instruction.
+  // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.
   for (var number = 0u; number < count; number++) {
     let epilogue = epilogue_y(out_slice + number);
     let y_at = batch * p.y_batch + (out_slice + number) * p.y_slice;
 @if LANES == 8 && PIXELS > 2 {
-    // And one pixel per iteration of an inner loop, so that there is one store instruction: many of them take software
-    // drivers (which have groups of 8) long to compile.
+    // An inner loop shifts them by one pixel, too, so that there is a single store instruction: software drivers (which have
+    // workgroups of 8) take long to compile many.
     var v[j] = c[j][0];
     var z[j] = y[j];
     let tile_pixels = p.tile_pixels;

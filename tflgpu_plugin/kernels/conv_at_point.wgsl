@@ -1,9 +1,9 @@
-// A convolution of 1x1 with stride 1 and no padding: pixel m of the output is that of x.
+// Addresses of a convolution of 1x1 with stride 1 and no padding: output pixel m reads pixel m of x.
 struct Plane { batch: u32, pixels: u32 }
 fn plane_of(number: u32) -> Plane {
   return Plane(number, p.pixels);
 }
-fn position(plane: Plane, m: u32) -> u32 {  // of pixel m, in x
+fn position(plane: Plane, m: u32) -> u32 {  // pixel m in x
   return m * p.x_pixel;
 }
 fn result_of(plane: Plane, m: u32) -> u32 {  // where pixel m is stored

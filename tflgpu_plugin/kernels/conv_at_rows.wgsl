@@ -1,4 +1,4 @@
-// A window, of pixels that are neighbours in a row.
+// Addresses of a convolution with a window, where the pixels of an invocation are neighbours in a row.
 struct Plane { batch: u32 }
 fn plane_of(number: u32) -> Plane {
   return Plane(number);

@@ -1,7 +1,7 @@
-// The sum over the input channels at one tap, or at ACROSS neighbours in a row of taps. The file that includes this says where x
-// is read: `load_pixels` of iteration u at tap t, and `advance` after some iterations.
+// Sums over the input channels at one tap, or at ACROSS adjacent taps of a row. The including file defines how x is read:
+// `load_pixels` loads iteration u at tap t, `advance` moves the addresses on by some iterations.
 @each t in ACROSS, q in SLICES, j in PIXELS;
-// The products of so many iterations, whose x is loaded first.
+// Loads x for `together` iterations, then adds their products.
 @macro add_products(together) {
       @if TOGETHER % VIEWS == 0: let part = 0u;
       @if TOGETHER % VIEWS != 0: let part = k % VIEWS;

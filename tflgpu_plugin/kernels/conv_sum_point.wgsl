@@ -1,4 +1,4 @@
-// A convolution with one tap: the sum over the channels.
+// The sum of a convolution with one tap: over the channels.
 @each j in PIXELS;
 @macro sum() {
   let w_tap = w_base;

@@ -1,5 +1,5 @@
-// A convolution with a window whose pixels are neighbours in a row: taps that lie p.stride_w apart see the same pixels,
-// each the next one's neighbour, so that they move down by one and one pixel is loaded per tap.
+// The sum of a convolution whose pixels are neighbours in a row. The pixels of the tap p.stride_w further on are the same
+// pixels, shifted by one: so all values of x move down by one, and only one pixel is loaded per tap.
 @each j in PIXELS;
 @macro sum() {
   let item = divided(min(wi.x * LANES + lid, p.items - 1u), p.row_items);

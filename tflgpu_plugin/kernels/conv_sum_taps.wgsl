@@ -1,4 +1,4 @@
-// A convolution with a window: the sum over the channels, tap by tap. What is outside of x is padding, zero.
+// The sum of a convolution with a window: over the channels, tap by tap. Outside of x it reads zeros (padding).
 @each j in PIXELS;
 @macro sum() {
   let taps = plane.taps.x * plane.taps.y;
@@ -10,7 +10,8 @@
     let x_tap[t] = x_base + distance(offset[t]);
     let ok[j][t] = inside(at[j] + offset[t]);
     var e[j][t] = place_x(x_tap[t] + x[j], ok[j][t]);
-    // How far slices of channels lie apart is kept outside the loop, but of many pixels, which would take registers of other waves.
+    // Distances between channel slices are computed outside the loop, except for many pixels: they would take so many registers
+    // that fewer waves fit.
     let d[j][t][1] = stride_x(x_slice, ok[j][t]);
   @for n in 2..(AHEAD / VIEWS + 1) * (PIXELS <= 2) {
     let d[j][t][n] = n * d[j][t][1];

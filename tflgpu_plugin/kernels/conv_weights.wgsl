@@ -1,5 +1,5 @@
-// Packs runtime weights [O, KH, KW, C] into the block order of conv.wgsl: [block][tap][channel][slice] of vec4 over
-// output lanes. Groups are merged by `merged` into one dense group; weights between different groups are zero.
+// Packs weights that are computed at run time [O, KH, KW, C] into the block order of conv.wgsl: [block][tap][channel][slice] of
+// vec4 over output channels. `merged` groups become one dense group; weights between different groups are zero.
 {% include "each_vector.wgsl" %}
   let slice = i % p.slices;
   let channel = i / p.slices % p.channels;
@@ -8,7 +8,7 @@
   let group = block / p.group_blocks;
   var v = vec4f(0.0);
   for (var lane = 0u; lane < p.four; lane++) {
-    let inside = (block % p.group_blocks * p.slices + slice) * 4u + lane;  // output channel in its merged group
+    let inside = (block % p.group_blocks * p.slices + slice) * 4u + lane;  // output channel within its merged group
     let same = inside / p.filters == channel / p.depth;
     let ok = same && inside < p.filters * p.merged && channel < p.depth * p.merged;
     let c = channel % p.depth;

@@ -1,4 +1,4 @@
-{# Macros for kernels that walk logical coordinates; not a kernel by itself. #}
+{# Macros for kernels that iterate over logical coordinates; not a kernel by itself. #}
 {# Linear row-major index -> coordinates c0 (slowest) to c4, or fewer, over the extents p.d0 to p.d4 (or of another name). #}
 {% macro split(linear, rank=5, extent="d") %}
   var rest = vec2u({{ linear }}, 0u);

@@ -1,16 +1,18 @@
-// Depthwise convolution: a channel of the output is that of the input, summed over a window. Lanes are neighbouring pixels.
+// Depthwise convolution: each output channel is a weighted sum over a window of the same input channel. Lanes of a vec4 are
+// channels; adjacent invocations compute adjacent pixels.
 //
 // Variant:
-//   form    "rows" (3x3, stride 1, any dilation) and "rows2" (3x3, stride 2) walk down `pixels` columns, see depthwise_in_rows.wgsl;
-//           "span" makes `pixels` of one row with a window `width` wide, see depthwise_in_span.wgsl; "taps" is any window, and
-//           "multiplied" one where output channel o reads input channel o / p.multiplier, see depthwise_taps.wgsl
-//   height  results of a column whose rows are all loaded before the first is used, so that GPUs wait once; 0: p.rows results,
-//           row by row ("rows" and "rows2" only)
-//   pixels  output pixels of an invocation, or of one row of it
+//   form    "rows" (3x3, stride 1, any dilation) and "rows2" (3x3, stride 2) walk down `pixels` columns, see
+//           depthwise_in_rows.wgsl; "span" computes `pixels` pixels of one row with a window `width` wide, see
+//           depthwise_in_span.wgsl; "taps" is any window, and "multiplied" one where output channel o reads input channel o /
+//           p.multiplier, see depthwise_taps.wgsl
+//   height  results per column, whose input rows are all loaded before the first is used, so that a GPU waits once. 0: p.rows
+//           results, row by row (only "rows" and "rows2")
+//   pixels  output pixels per invocation, or per row of it
 //   lanes   invocations of a workgroup
-//   shared  groups of 8 invocations load weights once and exchange them by shuffle (not with "taps" and "multiplied")
-//   width   taps of a row of the window, and
-//   stride  how far two pixels lie apart in x ("rows", "rows2" and "span" only)
+//   shared  a group of 8 invocations loads weights once and exchanges them by shuffle (not with "taps" and "multiplied")
+//   width   taps in a row of the window
+//   stride  distance in x between adjacent output pixels (like `width` only with "rows", "rows2" and "span")
 //
 // Weights: [slice][tap] of vec4 over output channels.
 fn of_row(a: vec4f, b: vec4f, c: vec4f, wa: vec4f, wb: vec4f, wc: vec4f) -> vec4f {

@@ -1,7 +1,8 @@
-// PIXELS neighbours in a row and the COLUMNS of x that they read, so that they share what they load.
+// The columns that one invocation of depthwise.wgsl computes: PIXELS adjacent output pixels of a row, and the COLUMNS of x that
+// their windows cover, each of which is loaded once.
 @let COLUMNS = (PIXELS - 1) * STRIDE + WIDTH;
 @each j in PIXELS, t in COLUMNS;
-// What the neighbours read of the row number[r] of x; zero where that is outside.
+// Loads the elements of row number[r] of x that the windows cover; zeros outside of x.
 @macro load_row(r) {
       let inside[r] = number[r] < extent_in.x;
       let at[r] = x_base + select(0u, number[r], inside[r]) * extent_in.y;
@@ -15,7 +16,7 @@
 }
 }
   let item = min(wi.x * LANES + lid, p.items - 1u);
-  // Uniforms are read before the loop, offsets by a use that is always zero: drivers then keep them in registers.
+  // Uniforms are read before the loop, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let extent_in = vec2u(p.in_h, p.in_w);
   let extent_out = vec2u(p.out_h, p.out_w);
   let dilation = vec2u(p.dilation_h, p.dilation_w);
@@ -23,7 +24,7 @@
   let top = p.before_h;
   let zero = select(0u, p.off_x ^ {{ "p.off_w" if form == "span" else "p.off_y" }}, kernel_h == 0xffffffffu);
   @if SHARED: let base = sid - sid % 8u;
-  // Columns (and rows) of one invocation lie `dilation` apart, so that they share their taps.
+  // Columns (and rows) of one invocation are `dilation` apart, so that their windows overlap.
   let pixel = divided(item, p.column_groups);
   let c = divided(pixel.y, dilation.y);
   let out_x = c.y + c.x * (PIXELS * dilation.y);

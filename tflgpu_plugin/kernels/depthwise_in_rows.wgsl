@@ -1,4 +1,5 @@
-// A window of 3x3, down a column: partial sums of the open output rows are kept, so that an invocation reads a row of x once.
+// A window of 3x3 that moves down a column. Partial sums of the output rows that are not complete are kept, so that an
+// invocation reads each row of x once.
 @each j in PIXELS, n in 9 - SHARED;
   let y_base = (batch * p.slices + slice) * extent_out.x * extent_out.y + out_x;
   let epilogue = epilogue_y(slice);

@@ -1,4 +1,4 @@
-// Neighbours in one row, row by row of a window of any height.
+// Adjacent pixels of one row, for a window of any height: adds up its rows one after another.
 @each j in PIXELS;
   @if SHARED: let tap = min(lid % 8u, WIDTH - 1u);
   let oy = pixel.x;

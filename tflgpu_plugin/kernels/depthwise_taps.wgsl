@@ -1,4 +1,4 @@
-// Any window, tap by tap.
+// A window of any shape: adds up its taps one after another.
 @each j in PIXELS;
   let first = wi.x * (LANES * PIXELS) + lid;
   let m[j] = min(first + LANES * j, p.pixels - 1u);

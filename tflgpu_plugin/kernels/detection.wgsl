@@ -1,8 +1,8 @@
-// Boxes in the order of their scores, without those that overlap one taken before: one workgroup per class. Each thread keeps
-// a key for each of its boxes: that of a higher score is larger, that of a box that is out is 0. Words of `notes`: for each
-// class the keys, then the boxes taken.
+// Non-maximum suppression of TFLite's detection postprocessing: selects boxes in descending order of scores, without boxes that
+// overlap an earlier one. One workgroup per class. Each thread keeps a key for each of its boxes: a higher score has a larger
+// key, and a box that is out has key 0. `notes` holds, for each class, the keys and then the selected boxes.
 {% if limited %}
-// The number above a share from a run. Boxes that overlap so much are out.
+// The next float above an overlap threshold that is given in the run. Boxes that overlap at least so much are out.
 {% set share = "bitcast<f32>(bitcast<u32>(load_limit(0u)) + 1u)" %}
 {% endif %}
 {% include "overlap.wgsl" %}
@@ -12,7 +12,7 @@ var<workgroup> highest: atomic<u32>;
 var<workgroup> nearest: atomic<u32>;
 var<workgroup> turn: u32;
 
-// Of numbers from p.least up, -0 as 0.
+// The key of a score of at least p.least; -0 has the key of 0.
 fn key_of(score: f32) -> u32 {
   let bits = select(bitcast<u32>(score), 0u, score == 0.0);
   let is_kept = comparable(vec4f(score), vec4f(p.least)).x && score >= p.least;

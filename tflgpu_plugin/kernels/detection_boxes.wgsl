@@ -1,4 +1,5 @@
-// Boxes by their anchors, as corners: one thread per box. With `best` its highest score, and the class of that, too.
+// Decodes boxes relative to their anchors into corners: one thread per box. With `best`, also the highest score of the box and
+// its class.
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
   let i = group_id(wid).x * 64u + lane;

@@ -1,4 +1,4 @@
-{# Opens `main` of a kernel in which p.lanes threads share a row; `number` is another name for which one that is. #}
+{# Opens `main` of a kernel in which p.lanes threads share a row; `number` names the variable that holds the row's index. #}
 @compute @workgroup_size({{ threads | default(64) }})
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let lane = thread % p.lanes;

@@ -1,4 +1,4 @@
-{# Opens `main` of a kernel that makes one vec4 per thread: number i of p.vectors. #}
+{# Opens `main` of a kernel in which each thread computes one vec4: number i of p.vectors. #}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid: u32) {
   let i = group_id(wid).x * 64u + lid;

@@ -1,13 +1,13 @@
-// Fully connected: output row n, one slice of channels at a time. Weights lie row-major, [output][input slice] of vec4.
+// Fully connected layer: output row n, one channel slice at a time. Weights are row-major: [output][input slice] of vec4.
 //
 // Variant:
-//   shared  the 8 invocations of a group split the inputs of a slice of outputs and add up by shuffle; otherwise each
-//           invocation makes a slice of its own
-//   flat    the inputs of a row cross the rows of x's storage, so that they are read one by one
+//   shared  a group of 8 invocations splits the inputs of each output slice among them and adds the partial sums by shuffle;
+//           otherwise each invocation computes a slice of its own
+//   flat    the inputs of a row cross row boundaries in the storage of x, so they are read one by one
 //   lanes   invocations of a workgroup
 //   ahead   iterations that are loaded before the first is multiplied (1 if `flat`)
 //
-// The loop over inputs is nested, because some drivers end a loop after 65,535 rounds.
+// The loop over inputs is nested, because some drivers end a loop after 65,535 iterations.
 @let EACH = 8 if SHARED else 1;
 @each r in 4;
 @if FLAT {
@@ -25,7 +25,7 @@
   let slice = wi.x * (LANES / EACH) + lid / EACH;
   let row[r] = min(slice * 4u + r, p.outputs - 1u) * p.input_slices;
   var sum[r] = vec4f(0.0);
-  // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
+  // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let input_slices = p.input_slices;
   let zero = select(0u, p.off_x ^ p.off_w, input_slices == 0xffffffffu);
 @if !FLAT {

@@ -1,8 +1,13 @@
-// Every output element picks input element base + sum of coordinate * stride, or the pad value outside the ranges.
-// variant form: vectors (whole vec4 in storage order: batch, slice, space), lanes (the output in storage order, four
-// floats per thread, the input's channel kept apart because four neighbours share a vec4), elements (row-major floats).
-// variant rank: how many coordinates there are. variant lane: the one that runs over channels in form lanes.
-// variant lookups: the coordinates that are first mapped by lists in a table.
+// Copies elements by an affine map: each output element is the input element at base + sum of coordinate * stride, or the pad
+// value where a coordinate is out of range.
+//
+// Variant:
+//   form     "vectors": one vec4 in storage order (batch, slice, space) per thread. "lanes": four floats of the output in
+//            storage order per thread; the input's channel is a separate coordinate, because four adjacent channels share a
+//            vec4. "elements": single floats, row-major
+//   rank     number of coordinates
+//   lane     the coordinate that runs over channels (form "lanes")
+//   lookups  coordinates that are first mapped by lists in a table
 {% import "coordinates.wgsl" as at %}
 {% macro inside(axes) %}
 {% for k in axes %}(c{{ k }} - p.low{{ k }} < p.span{{ k }}){{ "" if loop.last else " && " }}{% else %}true{% endfor %}
@@ -29,7 +34,7 @@ p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}
     let first = p.base{% for k in others %} + x{{ k }} * p.k{{ k }}{% endfor %};
     let channel = p.channel{% for k in others %} + x{{ k }} * p.c{{ k }}{% endfor %};
     let begin = 4u * c{{ lane }};
-    // All four are loaded, the pad value chosen afterwards: a thread waits for memory once.
+    // Loads all four before it selects between them and the pad value, so that a thread waits for memory once.
 {% for j in range(4) %}
     c{{ lane }} = begin + {{ j }}u;
     let ok{{ j }} = {{ inside([lane]) }};
@@ -52,7 +57,7 @@ p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}
 {{ at.advance(rank) }}
 {% endif %}
 {% endfor %}
-  // All four are loaded, the pad value chosen afterwards: a thread waits for memory once.
+  // Loads all four before it selects between them and the pad value, so that a thread waits for memory once.
   let at = stored_at(element, p.in_channels, p.in_spatial, p.in_slices);
   v = select(v, vector_y(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
 {% endif %}

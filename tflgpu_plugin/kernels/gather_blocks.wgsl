@@ -1,7 +1,10 @@
-// Rows of a table of 4 or 8 bits, in blocks with a scale (and a zero point): one thread per storage vec4 of the result, whose
-// numbers are in one word and in one block. The table lies as in matmul_blocks.wgsl. Variant: bits, zeros, as there; `parts`:
-// it holds the rows from `first` to `last` of the whole, others are left to other launches;
-// `raises`: an index outside flags the run.
+// Gathers rows of a table of 4-bit or 8-bit numbers in blocks, each with a scale (and a zero point): one thread per storage
+// vec4 of the result, whose numbers lie in one word and one block. The table is laid out as in matmul_blocks.wgsl.
+//
+// Variant:
+//   bits, zeros  as in matmul_blocks.wgsl
+//   parts        the buffer holds only the rows from `first` to `last` of the table; other launches handle the others
+//   raises       an index out of range fails the run
 {% include "each_vector.wgsl" %}
   let e = elements_of(i, p.width, p.spatial, p.slices).x;
   let channel = e % p.width;

@@ -1,10 +1,11 @@
-// Pixels at the places of a grid: one thread per output vec4. `grid` holds (column, row, layer) from -1 to 1, or counts
-// pixels. Places are cut to where every whole number is a float32, so that they are pixels, far outside.
+// Samples x at the positions of a grid: one thread per output vec4. `grid` holds (column, row, layer), from -1 to 1 or in
+// pixels. Positions are clamped to the range in which every integer is a float32, so that positions far outside remain
+// positions of pixels.
 {% set letters = ["x", "y", "z"][:axes] %}
 {% set extents = ["p.width", "p.height", "p.depth"][:axes] | join(", ") %}
 {% set vector = "vec%df" % axes %}
 {% if outside == "reflection" %}
-// v mirrored at `first` and `last`.
+// v, reflected at `first` and `last` until it is between them.
 fn mirrored(v: f32, first: f32, last: f32) -> f32 {
   let range = last - first;
   let beyond = max(first - v, v - last);
@@ -39,8 +40,8 @@ fn pixel(plane: u32, wanted: {{ vector }}) -> vec4f {
 }
 {% if taps == 4 %}
 
-// The weights of four pixels around a place that is `t` after the second of them (R. Keys, "Cubic convolution
-// interpolation for digital image processing", 1981, with a = -0.75).
+// The weights of four pixels for a position `t` after the second one (R. Keys, "Cubic convolution interpolation for digital
+// image processing", 1981, with a = -0.75).
 fn weights(t: f32) -> vec4f {
   let near = vec2f(t, 1.0 - t);
   let far = near + 1.0;
@@ -50,7 +51,7 @@ fn weights(t: f32) -> vec4f {
 }
 {% elif taps == 2 %}
 
-// Between four pixels of a layer.
+// Interpolates between four pixels of a layer.
 fn between(plane: u32, first: {{ vector }}, t: {{ vector }}) -> vec4f {
 {% set rest = ", 0.0" if axes == 3 else "" %}
   let right = {{ vector }}(1.0, 0.0{{ rest }});

@@ -1,6 +1,6 @@
-// What `p.lanes` threads that share a row (a power of two up to the workgroup's `threads`) have of it together: `across` is a function `name` of
-// a vec4 of each thread (`apart`: of each lane by itself). `shared`: up to 8 threads exchange values by shuffle, which software drivers compile sooner than the
-// trees in workgroup memory.
+// Reductions over a row that p.lanes threads share (a power of two up to the workgroup's `threads`). The macro `across` defines
+// a function `name` that reduces a vec4 of each thread (`apart`: each lane of the vec4 separately). `shared`: up to 8 threads
+// exchange values by shuffle, which software drivers compile faster than a tree in workgroup memory.
 {% macro scratch(shared, threads=64) %}
 {% if not shared %}
 var<workgroup> scratch: array<vec4f, {{ threads }}>;
@@ -25,7 +25,8 @@ fn {{ name }}(thread: u32, v: vec4f) -> {{ "vec4f" if apart else "f32" }} {
 {% endif %}
 }
 {% endmacro %}
-{# Each vec4 `q` of a row that a thread has, up to `end`: those that it has `held`, or loaded anew, `ahead` of them at once. #}
+{# Visits each vec4 `q` of a row that belongs to this thread, up to `end`: either those kept in registers (`held`), or loaded
+   again, `ahead` of them at once. #}
 {% macro each(end, held, ahead=1, step=" * p.spatial") %}
 {% for k in range(held) %}
   { let q = lane + {{ k }}u * p.lanes; {{ caller("x%d" % k) }} }

@@ -1,4 +1,4 @@
-// Local response normalization: x / (k + scale * sum of squares of neighbouring channels)^beta; x is viewed as floats.
+// Local response normalization: x / (k + scale * sum of squares of adjacent channels)^beta; x is viewed as floats.
 {% include "each_vector.wgsl" %}
   let q = (i / p.spatial) % p.slices;
   let first = (i / (p.spatial * p.slices) * p.slices * p.spatial + i % p.spatial) * 4u;

@@ -1,6 +1,6 @@
-// One step of a basic LSTM: a workgroup makes four neighbouring units. Four groups of 16 threads,
-// one per gate (input, new input, forget, output), share the product of the gate's weights with [x,
-// previous activation]; thread 0 finishes.
+// One step of a basic LSTM: a workgroup computes four adjacent units. It has four groups of 16 threads, one per gate (input,
+// new input, forget, output); the threads of a group share the product of the gate's weights with [x, previous activation].
+// Thread 0 then computes the new state and output.
 var<workgroup> partial: array<vec4f, 64>;
 
 @compute @workgroup_size(64)

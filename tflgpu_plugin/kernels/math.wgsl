@@ -1,10 +1,11 @@
-// Library functions, most on vec4; a kernel includes those that it calls. Functions named _exact have errors of a few ulp of
-// f32, while a driver's built-in may be far less precise (Vulkan allows sin an absolute error of 2^-11).
+// Library functions, most of them on vec4. A kernel includes those that it calls. Functions named _exact have errors of a few
+// ulp of float32; a driver's built-in may be far less precise (Vulkan allows sin an absolute error of 2^-11).
+//
 // 2^n for integers n from -126 to 127.
 fn power_of_two(n: vec4f) -> vec4f {
   return bitcast<vec4f>((vec4i(n) + vec4i(127)) << vec4u(23u));
 }
-// v 2^n for normal v and 2^n from 2^-150 to 2^130, as one product: compilers may reorder a product of three factors.
+// v 2^n for normal v and 2^n from 2^-150 to 2^130. It is one product, since compilers may reorder a product of three factors.
 fn scaled(v: vec4f, n: vec4f) -> vec4f {
   let half = floor(n * 0.5);
   return bitcast<vec4f>(bitcast<vec4i>(v) + (vec4i(half) << vec4u(23u))) * power_of_two(n - half);
@@ -26,28 +27,28 @@ fn exp_exact(v: vec4f) -> vec4f {
   let parts = exp_parts(v);
   return keep_nan(v, scaled(parts[0], parts[1]));
 }
-// As precise as a driver's built-in, but NaN for NaN, where SwiftShader gives infinity.
+// exp as precise as the driver's built-in, but with NaN for NaN, where SwiftShader gives infinity.
 fn exp_near(v: vec4f) -> vec4f {
   return select(exp(v), v, is_nan(v));
 }
-// 1 / e within 1 ulp, for e far from the limits of f32: a device's division may be off by 2.5 ulp.
+// 1 / e within 1 ulp, for e far from the limits of float32 (a device's division may be off by 2.5 ulp).
 fn inverse_of(e: vec4f) -> vec4f {
   let near = 1.0 / e;
   return near + near * (1.0 - e * near);
 }
-// sqrt within 1 ulp, except near the limits of f32 (where near * near overflows, or the remainder is subnormal): a device's
-// sqrt may be off by 4.5 ulp.
+// sqrt within 1 ulp (a device's sqrt may be off by 4.5 ulp), except near the limits of float32, where near * near overflows or
+// the remainder is subnormal.
 fn root(v: vec4f) -> vec4f {
   let near = sqrt(v);
   let better = near + 0.5 * (v - near * near) / near;
   return select(near, better, v > vec4f(0x1p-100f) & v < vec4f(0x1.ffffp+127f));
 }
-// Stable for every finite argument: exp never overflows.
+// The logistic function; exp does not overflow for any finite argument.
 fn logistic(v: vec4f) -> vec4f {
   let e = exp_exact(-abs(v));
   return select(e, vec4f(1.0), v >= vec4f(0.0)) * inverse_of(1.0 + e);
 }
-// tanh by exp, with the Taylor form near zero where the difference would cancel (relative error below 2 ulp of f32).
+// tanh from exp, with a Taylor polynomial near zero, where the difference would cancel (relative error below 2 ulp).
 fn tanh_exact(v: vec4f) -> vec4f {
   let a = abs(v);
   let e = exp_exact(-2.0 * a);
@@ -96,12 +97,12 @@ fn log_parts(v: vec4f) -> mat2x4f {
 fn log_exact(v: vec4f) -> vec4f {
   let parts = log_parts(v);
   let positive = v > vec4f(0.0) & v <= vec4f(0x1.fffffep+127f);
-  // The rest by hand: SwiftShader's log of NaN is 89, that of 0 a finite number.
+  // Special values are handled here, because SwiftShader's log of NaN is 89, and that of 0 is finite.
   let special = select(select(v, -infinity(v), v == vec4f(0.0)), not_a_number(v), v < vec4f(0.0));
   return keep_nan(v, select(special, parts[0] + parts[1], positive));
 }
-// log(1 + t) for t from 0 to 1: twice the series of artanh(t / (2 + t)), where nothing cancels. Doubled first, so that no
-// intermediate value is smaller than the result: some drivers flush it to 0.
+// log(1 + t) for t from 0 to 1: twice the series of artanh(t / (2 + t)), in which nothing cancels. It is doubled first, so that
+// no intermediate value is smaller than the result; some drivers would flush it to 0.
 fn log1p_exact(t: vec4f) -> vec4f {
   let s = 2.0 * t / (2.0 + t);
   let z = 0.25 * s * s;
@@ -117,7 +118,7 @@ fn expm1_exact(v: vec4f) -> vec4f {
   let t = tanh_exact(0.5 * v);
   return select(exp_exact(v) - 1.0, 2.0 * t / (1.0 - t), abs(v) < vec4f(1.0));
 }
-// |v|^e for 0 < |v| finite: e log|v| in two parts, the products of the leading 12 bits being exact.
+// |v|^e for finite |v| > 0: computes e log|v| in two parts; products of their leading 12 bits are exact.
 fn power_of_magnitude(v: vec4f, e: vec4f) -> vec4f {
   let parts = log_parts(v);
   let head = parts[0];
@@ -137,7 +138,7 @@ fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
   let grows = (a == vec4f(0.0)) == (e < vec4f(0.0));
   let infinite = bitcast<vec4f>(vec4u(0x7f800000u) | (bitcast<vec4u>(v) & vec4u(0u)));
   let size = select(power_of_magnitude(a, e), select(vec4f(0.0), infinite, grows), ends);
-  let minus = bitcast<vec4u>(v) >= vec4u(0x80000000u);  // that of zero, too
+  let minus = bitcast<vec4u>(v) >= vec4u(0x80000000u);  // true for -0, too
   let signed = select(size, -size, minus & odd);
   let known = select(signed, not_a_number(v), v < vec4f(0.0) & !whole & !is_infinite(v) & !is_infinite(e));
   let nan = select(known, not_a_number(v), is_nan(v) | is_nan(e));
@@ -145,8 +146,8 @@ fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
   let limit = select(nan, select(far, vec4f(1.0), a == vec4f(1.0)), is_infinite(e) & !is_nan(v));
   return select(limit, vec4f(1.0), (e == vec4f(0.0) & !is_nan(e)) | (v == vec4f(1.0) & !is_nan(v)));
 }
-// C's fmod, which is exact: both operands as integers times the same power of two, divided eight bits of the quotient at a
-// time (a product with a rounded quotient is soon off by more than the divisor).
+// C's fmod, which is exact. Both operands are integers times the same power of two; the division yields eight bits of the
+// quotient at a time (the product with a rounded quotient could be off by more than the divisor).
 fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
   let x = bitcast<vec4u>(v) & vec4u(0x7fffffffu);
   let y = bitcast<vec4u>(e) & vec4u(0x7fffffffu);
@@ -165,7 +166,7 @@ fn remainder_of(v: vec4f, e: vec4f) -> vec4f {
   let r = select(select(size, -size, bitcast<vec4u>(v) >= vec4u(0x80000000u)), v, x < y);
   return select(r, not_a_number(v), is_nan(v) | is_nan(e) | is_infinite(v) | e == vec4f(0.0));
 }
-// Words of 2 / pi after the point, the first being 0; and 32 of its bits from an index on.
+// The fractional bits of 2 / pi in words, after a first word of 0; and the 32 bits that begin at an index.
 fn inverse_word(i: vec4u) -> vec4u {
   var w = select(vec4u(0xfe5163abu), vec4u(0x3c439041u), i < vec4u(7u));
   w = select(w, vec4u(0xdb629599u), i < vec4u(6u));
@@ -180,7 +181,7 @@ fn inverse_bits(first: vec4u) -> vec4u {
   let h = first % 32u;
   return (inverse_word(i) << h) | ((inverse_word(i + 1u) >> vec4u(1u)) >> (31u - h));
 }
-// The upper 32 bits of a b, for a below 2^24.
+// The upper 32 bits of the product a b, for a below 2^24.
 fn upper_product(a: vec4u, b: vec4u) -> vec4u {
   let high = a >> vec4u(16u);
   let low = a & vec4u(65535u);
@@ -188,8 +189,8 @@ fn upper_product(a: vec4u, b: vec4u) -> vec4u {
   let second = low * (b >> vec4u(16u)) + (first & vec4u(65535u));
   return high * (b >> vec4u(16u)) + (first >> vec4u(16u)) + (second >> vec4u(16u));
 }
-// Multiples of pi / 2 in v (finite, beyond 1): the nearest integer modulo 4, and the remainder from -pi / 4 to pi / 4.
-// After Payne and Hanek: bits of 2 / pi that only contribute multiples of 2 pi are skipped, and the next 96 are used.
+// Argument reduction by Payne and Hanek, for finite v beyond 1: the nearest multiple of pi / 2 (modulo 4), and the remainder
+// from -pi / 4 to pi / 4. Bits of 2 / pi that only contribute multiples of 2 pi are skipped, and the next 96 are used.
 fn quarter_turns(v: vec4f) -> mat2x4f {
   let bits = bitcast<vec4u>(v) & vec4u(0x7fffffffu);
   let m = (bits & vec4u(0x7fffffu)) | vec4u(0x800000u);
@@ -249,7 +250,7 @@ fn atan_exact(v: vec4f) -> vec4f {
   let size = start + (x + x * z * y);
   return select(size, -size, v < vec4f(0.0));
 }
-// C's atan2: signs of zeros count, and two infinities have ratio 1.
+// C's atan2: distinguishes signed zeros, and two infinities have the ratio 1.
 fn atan2_exact(v: vec4f, e: vec4f) -> vec4f {
   let a = abs(v);
   let b = abs(e);
@@ -315,9 +316,9 @@ fn atanh_exact(v: vec4f) -> vec4f {
     + 3.33337300303e-1;
   let ratio = select((1.0 + v) * inverse_of(1.0 - v), infinity(v), v == vec4f(1.0));
   let inside = select(0.5 * log_exact(ratio), v + v * z * y, abs(v) < vec4f(0.5));
-  return select(inside, not_a_number(v), abs(v) > vec4f(1.0));  // whose ratio may be 0 where tiny numbers are
+  return select(inside, not_a_number(v), abs(v) > vec4f(1.0));  // a driver that flushes tiny numbers may compute the ratio 0
 }
-// erf within about 1 ulp: odd polynomial near zero, 1 - exp(polynomial) beyond.
+// erf within about 1 ulp: an odd polynomial near zero, 1 - exp(polynomial) elsewhere.
 fn erf_exact(v: vec4f) -> vec4f {
   let a = abs(v);
   let s = v * v;
@@ -345,18 +346,18 @@ fn softplus_exact(v: vec4f) -> vec4f {
 fn mish_exact(v: vec4f) -> vec4f {
   let e = exp_exact(cut(v, -104.0, 20.0));
   let n = e * (e + 2.0);
-  // Far below, where exp leaves f32 before v exp(v) does.
+  // Far below zero exp(v) underflows before v exp(v) does.
   let parts = exp_parts(v);
   let far = select(scaled(max(v, vec4f(-104.0)) * parts[0], parts[1]), vec4f(0.0), v < vec4f(-104.0));
   let small = select(v * n / (n + 2.0), far, v < vec4f(-20.0));
-  let limits = select(v, not_a_number(v), v < vec4f(0.0));  // of -infinity times 0
+  let limits = select(v, not_a_number(v), v < vec4f(0.0));  // -infinity times 0 is NaN
   return select(small, limits, v > vec4f(20.0) | v < -vec4f(0x1.fffffep+127f));
 }
-// floor of the exact quotient v / e: a rounded quotient may reach the next integer.
+// The floor of the exact quotient v / e (a rounded quotient may reach the next integer).
 fn floor_quotient(v: vec4f, e: vec4f) -> vec4f {
   let whole = v - floor_remainder(v, e);
   let near = round(whole / e);
-  let rest = round((whole - near * e) / e);  // where quotients are off by whole numbers
+  let rest = round((whole - near * e) / e);  // large quotients are off by integers
   return select(near, near + rest, abs(near) > vec4f(0x1p+20f));
 }
 // The remainder with the sign of the divisor.

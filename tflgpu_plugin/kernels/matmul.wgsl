@@ -1,11 +1,11 @@
-// Matrix product: an invocation makes 4 rows of one slice of columns. Operands lie by channel planes, with their last axis in
-// the slices; the steps between rows, slices and batches are parameters (0 where an operand is broadcast).
+// Matrix product: an invocation computes 4 rows of one slice of columns. The last axis of each operand is in the slices; the
+// strides of rows, slices and batches are parameters (0 where an operand is broadcast).
 //
 // Variant:
 //   transposed  b is [columns, depth]
-//   ahead       slices of the depth that are loaded before their products
+//   ahead       slices of the depth that are loaded before they are multiplied
 //
-// The loop is nested, because some drivers end a loop after 65,535 rounds.
+// The loop is nested, because some drivers end a loop after 65,535 iterations.
 @each r in 4;
 @macro multiply(together) {
 @for u in TOGETHER {

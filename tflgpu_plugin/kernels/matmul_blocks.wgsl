@@ -1,7 +1,12 @@
-// A product with weights of 4 or 8 bits, in blocks with a scale (and a zero point): a slice of outputs for `rows` rows of x
-// at a time, some words of a block per iteration (a unit). Weights lie row-major, [output][word].
-// Variant: bits, rows, zeros (there are some, beside the scales); `shared`: the 8 invocations of a group split the inputs of a
-// slice of outputs and add up by shuffle, otherwise each invocation makes a slice of its own.
+// Product with weights of 4 or 8 bits in blocks, each with a scale (and a zero point): one output slice for `rows` rows of x at
+// a time. An iteration (a "unit") multiplies some words of a block. Weights are row-major: [output][word].
+//
+// Variant:
+//   bits    bits of a weight
+//   rows    rows of x per invocation
+//   zeros   there are zero points besides the scales
+//   shared  a group of 8 invocations splits the inputs of an output slice among them and adds the partial sums by shuffle;
+//           otherwise each invocation computes a slice of its own
 {% set slices = 8 // bits %}
 {% include "each_group.wgsl" %}
 {% if shared %}

@@ -1,9 +1,9 @@
-// Weights of 4 or 8 bits as float32 in the block order of conv.wgsl: [block][channel][slice] of vec4 over output lanes. A
-// thread makes the channels of a word. Variant: bits, zeros, as in matmul_blocks.wgsl.
+// Dequantizes weights of 4 or 8 bits to float32 in the block order of conv.wgsl: [block][channel][slice] of vec4 over output
+// channels. A thread writes the channels of one word. Variant: `bits` and `zeros` as in matmul_blocks.wgsl.
 {% set each = 32 // bits %}
 {% include "each_vector.wgsl" %}
   let slice = i % p.slices;
-  let group = i / p.slices % p.groups;  // of channels
+  let group = i / p.slices % p.groups;  // group of channels
   let block = i / (p.slices * p.groups);
   let n = 4u * (block * p.slices + slice);
   let first = group * {{ each }}u;

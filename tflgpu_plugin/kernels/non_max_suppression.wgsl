@@ -1,14 +1,16 @@
-// Boxes in the order of their scores, without those that overlap one taken before: one workgroup, whose first thread keeps
-// the queue, while all compare what comes next with the boxes taken. With `soft` one thread does, since each overlap lowers
-// the score in its turn: a box whose score was lowered goes back into the queue, and is compared with those taken meanwhile.
+// Non-maximum suppression as in TFLite: selects boxes in descending order of scores, without boxes that overlap an earlier one.
+// There is one workgroup. Its first thread keeps the queue; all threads compare the next box with the selected ones. With
+// `soft`, one thread does everything, because each overlap lowers the score in sequence: a box with a lowered score goes back
+// into the queue and is later compared with the boxes selected meanwhile.
 //
-// Of equal scores the host takes the one that its queue has on top, so the queue is the same: a binary heap that grows at the
-// end, and shrinks by moving the larger child up (of equal ones the second) until the hole is at the bottom, where its last
-// element rises. Words of `notes`: two for each element of the heap (up to 65,535), then the boxes taken.
+// Of equal scores the host takes the one at the top of its queue. To give the same result, the queue here is the same binary
+// heap: it grows at the end, and shrinks by moving the larger child up (of equal ones the second) until the hole is at the
+// bottom, where its last element is inserted. `notes` holds two words per element of the heap (up to 65,535), then the selected
+// boxes.
 {% set lanes = "1u" if soft else "64u" %}
 const NONE = 0xffffffffu;
 
-// A box, the number of boxes taken that it was not compared with because it came before them or was, and its score.
+// A box, the number of selected boxes that it need not be compared with (any more), and its score.
 struct Candidate { box: u32, seen: u32, score: f32 }
 struct Turn { candidate: Candidate, taken: u32, last: u32, last_score: f32 }
 var<workgroup> above: array<atomic<u32>, 2>;
@@ -26,7 +28,7 @@ fn put_element(at: u32, c: Candidate) {
   put_notes(2u * at + 1u, bitcast<u32>(c.score));
 }
 
-// One level up, or down in a heap of `size`; where this stays as it is, the hole is where it belongs.
+// Moves the hole one level up, or down in a heap of `size`. If it does not move, it is where the element belongs.
 fn risen(hole: u32, score: f32) -> u32 {
   if (hole == 0u) { return 0u; }
   let parent = element((hole - 1u) / 2u);
@@ -48,7 +50,7 @@ fn sunk(hole: u32, size: u32) -> u32 {
   return child;
 }
 
-// Unrolled: software drivers count the rounds of loops.
+// Unrolled: software drivers count iterations and end a loop that has too many.
 fn insert(end: u32, c: Candidate) {
   var hole = end;
 {% for level in range(levels) %}
@@ -57,7 +59,7 @@ fn insert(end: u32, c: Candidate) {
   put_element(hole, c);
 }
 
-// The first of a heap, which has `size` elements afterwards.
+// Removes the first element of a heap, which has `size` elements afterwards.
 fn pop(size: u32) -> Candidate {
   let first = element(0u);
   let last = element(size);
@@ -72,7 +74,7 @@ fn pop(size: u32) -> Candidate {
 {% include "overlap.wgsl" %}
 
 {% if soft %}
-// What is left of a score beside a box that shares so much: 1 only where hosts come to 1, since that decides.
+// The factor by which an overlap lowers a score. It is 1 exactly where it is 1 in hosts, since that decides the selection.
 fn decay(a: vec2f) -> f32 {
   let share = a.x / a.y;
   let x = p.scale * share * share;
@@ -135,7 +137,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
       atomicStore(&covered, 0u);
     }
     let now = workgroupUniformLoad(&turn);
-    // Each thread keeps those that it compares with.
+    // Each thread keeps the selected boxes that it compares others with.
     if (now.taken > 0u && (now.taken - 1u) % {{ lanes }} == lane) {
       put_notes(2u * p.count + now.taken - 1u, now.last);
 {% if scored %}

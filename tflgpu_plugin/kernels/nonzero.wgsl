@@ -1,5 +1,5 @@
-// How many sums, which never fall, are as large as the number of each element or less: one thread per storage vec4. What is
-// left to look at is halved; so many `halvings` leave nothing.
+// Positions of nonzero elements by binary search in the running counts: counts the elements whose count is at most the index of
+// the result element. One thread per storage vec4. Each step halves the range; `halvings` steps suffice.
 fn place(j: i32) -> i32 {
   var first = 0u;
   var end = p.count;

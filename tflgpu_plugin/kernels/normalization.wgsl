@@ -1,8 +1,14 @@
-// (x - mean) / sqrt(mean square of that + epsilon): `p.lanes` threads share a row, of p.items vec4. variant: centred (the mean
-// is taken off); `groups`: rows are channels at a pixel (""), whole slices of a batch ("slices"), or its channels, each lane of
-// a slice by itself ("lanes"); `shared`, see lanes.wgsl; `parts`: x is added up and stored here; `held`: a thread loads so many
-// vec4 at once and keeps them (0: any number, and anew each time, of which `ahead` are loaded at once). The squares are those of differences, so that a
-// large mean does not cancel them.
+// Normalization: (x - mean) / sqrt(variance + epsilon). p.lanes threads share a row of p.items vec4. The variance is computed
+// from differences to the mean, so that a large mean does not cancel it.
+//
+// Variant:
+//   centred  the mean is subtracted (otherwise RMS normalization)
+//   groups   what a row is: the channels of a pixel (""), whole slices of a batch ("slices"), or single channels of a batch,
+//            with each lane of a slice separate ("lanes")
+//   shared   see lanes.wgsl
+//   parts    x is a sum of parts, which is computed and stored here
+//   held     vec4 per thread that are loaded at once and kept in registers. 0: any number, loaded again for each pass, `ahead`
+//            at once
 {% import "lanes.wgsl" as lanes %}
 {% set step = "" if groups else " * p.spatial" %}
 {% set several = held or ahead > 1 %}

@@ -1,7 +1,8 @@
-// Functions for stored numbers: addresses, bytes, float16, fixed point, quantized sums, int32. As with math.wgsl, a kernel
-// includes those that it calls.
-// a / b and a % b for a below 2^31. In floats, since software drivers divide integers lane by lane: the first quotient has a
-// relative error of a few 2^-22, and the quotient of its remainder is off by at most 1.
+// Library functions for stored numbers: addresses, bytes, float16, fixed point, quantized sums, int32. A kernel includes those
+// that it calls.
+//
+// a / b and a % b for a below 2^31. Computed in floats, since software drivers divide integers lane by lane: the first quotient
+// has a relative error of a few 2^-22, and adding the quotient of its remainder leaves an error of at most 1.
 fn divided(a: u32, b: u32) -> vec2u {
   let divisor = f32(b);
   let first = u32(f32(a) / divisor);
@@ -10,8 +11,8 @@ fn divided(a: u32, b: u32) -> vec2u {
   let whole = second + select(0u, 1u, left >= i32(b)) - select(0u, 1u, left < 0);
   return vec2u(whole, a - whole * b);
 }
-// The addresses, in scalars, of row-major elements e of a tensor stored as [batch][slices][spatial] vec4; and the elements in
-// the lanes of its vec4 i, where lanes past the last channel repeat that.
+// stored_at: the addresses, in scalars, of row-major elements e of a tensor stored as [batch][slices][spatial] of vec4.
+// elements_of: the row-major elements in the lanes of vec4 i; lanes past the last channel repeat the last one.
 fn stored_at(e: vec4u, channels: u32, spatial: u32, slices: u32) -> vec4u {
   let c = e % channels;
   let row = e / channels;
@@ -22,10 +23,10 @@ fn elements_of(i: u32, channels: u32, spatial: u32, slices: u32) -> vec4u {
   let c = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(channels - 1u));
   return ((i / (spatial * slices)) * spatial + i % spatial) * channels + c;
 }
-// Two words of float16, and one of the two in a word: lane `i`, counted from any even number.
+// The four float16 values in two words; and one of the two values in a word, selected by the parity of i.
 fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
 fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
-// unpack2x16float for devices without it. A subnormal (below 2^-14) is a multiple of 2^-24.
+// Replaces unpack2x16float on devices without it. A subnormal (below 2^-14) is a multiple of 2^-24.
 fn unpacked(word: u32) -> vec2f {
   let bits = vec2u(word & 0xffffu, word >> 16u);
   let size = bits & vec2u(0x7fffu);
@@ -34,12 +35,12 @@ fn unpacked(word: u32) -> vec2f {
   let kept = select(select(near, tiny, size < vec2u(0x400u)), near | vec2u(0x7f800000u), size >= vec2u(0x7c00u));
   return bitcast<vec2f>(kept | ((bits & vec2u(0x8000u)) << vec2u(16u)));
 }
-// Four integers stored in a word as bytes, counted from `low`.
+// The four bytes of a word as integers that are stored relative to `low`.
 fn of_bytes(word: u32, low: f32) -> vec4f {
   return vec4f((vec4u(word) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u)) + low;
 }
-// v as float16, to nearest, halves to even, clamped to 65504; infinity and NaN are kept. pack2x16float may round either way,
-// give any result on overflow, or be missing.
+// v as float16 bits: rounded to nearest, halves to even, clamped to 65504; infinity and NaN are kept. WGSL allows pack2x16float
+// to round either way and to give any result on overflow, and some devices lack it.
 fn halves(v: vec4f) -> vec2u {
   let bits = bitcast<vec4u>(v);
   let size = bits & vec4u(0x7fffffffu);
@@ -52,13 +53,13 @@ fn halves(v: vec4f) -> vec2u {
   let m = select(select(near, tiny, is_tiny), nan_or_infinity, special) | ((bits >> vec4u(16u)) & vec4u(0x8000u));
   return m.xz | (m.yw << vec2u(16u));
 }
-// The same on devices that round to float16 in this way.
+// The same on devices whose own conversion rounds in this way.
 fn native_halves(v: vec4f) -> vec4<f16> {
   return vec4<f16>(select(clamp(v, vec4f(-65504.0), vec4f(65504.0)), v, is_nan(v) | is_infinite(v)));
 }
-// v as float16 in hosts: like halves, but overflow gives infinity.
+// v as float16 in the way of hosts: as `halves`, but overflow gives infinity.
 fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }
-// v as the bits of bfloat16, to nearest, halves to even, NaN as the quiet NaN of its sign; and back.
+// v as bfloat16 bits (rounded to nearest, halves to even; NaN becomes the quiet NaN of its sign), and the inverse.
 fn to_bfloat16(v: vec4f) -> vec4f {
   let bits = bitcast<vec4u>(v);
   let near = (bits + vec4u(0x7fffu) + ((bits >> vec4u(16u)) & vec4u(1u))) >> vec4u(16u);
@@ -68,8 +69,8 @@ fn to_bfloat16(v: vec4f) -> vec4f {
 fn from_bfloat16(v: vec4f) -> vec4f { return bitcast<vec4f>(vec4u(v) << vec4u(16u)); }
 // v clamped to [low, high]; NaN stays NaN.
 fn cut(v: vec4f, low: f32, high: f32) -> vec4f { return keep_nan(v, max(min(v, vec4f(high)), vec4f(low))); }
-// w, but NaN where v is NaN; and w, but e where v or e is NaN. Selected as bits: drivers turn a comparison and selection of
-// floats into min or max, which drops NaN.
+// w with NaN where v is NaN; and w with e where v or e is NaN. Selects bits, because drivers turn a comparison and selection
+// of floats into min or max, which loses NaN.
 fn keep_nan(v: vec4f, w: vec4f) -> vec4f {
   return bitcast<vec4f>(select(bitcast<vec4u>(w), bitcast<vec4u>(v), is_nan(v)));
 }
@@ -84,14 +85,14 @@ fn nearest_away(v: vec4f) -> vec4f {
   let whole = trunc(v);
   return whole + select(vec4f(0.0), sign(v), abs(v - whole) >= vec4f(0.5));
 }
-// v / unit, for v near an integer multiple of unit. Devices divide inexactly, so the remainder is divided, too.
+// v / unit for v near an integer multiple of unit. Devices divide inexactly, so the quotient of the remainder is added.
 fn units_in(v: vec4f, unit: f32) -> vec4f {
   let inverse = 1.0 / unit;
   let n = round(v * inverse);
   return n + round((v - n * unit) * inverse);
 }
-// v - n unit without any rounding, where n is near v / unit and below 2^16 in halves, or `unit` has 12 bits. Both in parts of
-// 12 bits: all products are exact, so it does not matter whether a device fuses them with the differences.
+// v - n unit without rounding, if n is near v / unit, and 2 n is below 2^16 or `unit` has 12 significant bits. Both are split
+// into parts of 12 bits: all products are exact, so it does not matter whether a device fuses products and differences.
 fn left_of(v: vec4f, n: vec4f, unit: f32) -> vec4f {
   let unit_head = bitcast<f32>(bitcast<u32>(unit) & 0xfffff000u);
   let unit_tail = unit - unit_head;
@@ -99,8 +100,8 @@ fn left_of(v: vec4f, n: vec4f, unit: f32) -> vec4f {
   let n_tail = n - n_head;
   return (((v - n_head * unit_head) - n_head * unit_tail) - n_tail * unit_head) - n_tail * unit_tail;
 }
-// v / e, rounded as in hosts if e has 12 bits, as counts have: the remainder of an inexact quotient is divided, too, unless v
-// is infinite.
+// v / e, rounded as in hosts if e has at most 12 significant bits (as element counts have): adds the quotient of the remainder,
+// unless v is infinite.
 fn quotient(v: vec4f, e: f32) -> vec4f {
   let inverse = 1.0 / e;
   let near = v * inverse;
@@ -108,9 +109,9 @@ fn quotient(v: vec4f, e: f32) -> vec4f {
   let finite = (bitcast<vec4u>(near) & vec4u(0x7f800000u)) != vec4u(0x7f800000u);
   return select(near, select(near + rest, moved_by(near, rest), moderate(near)), finite);
 }
-// v / e rounded as in hosts, but for a few of a million: a device's quotient may be off by 2.5 ulp, which changes a following
-// round, floor or comparison. The remainder of an inexact quotient is computed without rounding in parts of 12 bits; where
-// that might underflow, the device's quotient stays.
+// v / e rounded as in hosts, except in a few cases of a million. A device's quotient may be off by 2.5 ulp, which can change a
+// following round, floor or comparison. The remainder is computed without rounding, in parts of 12 bits; where that might
+// underflow, the result is the device's quotient.
 fn divided_exactly(v: vec4f, e: vec4f) -> vec4f {
   let near = v / e;
   let e_head = bitcast<vec4f>(bitcast<vec4u>(e) & vec4u(0xfffff000u));
@@ -120,8 +121,8 @@ fn divided_exactly(v: vec4f, e: vec4f) -> vec4f {
   let left = (((v - head * e_head) - head * e_tail) - tail * e_head) - tail * e_tail;
   return select(near, moved_by(near, left / e), moderate(v) & moderate(e) & moderate(near));
 }
-// v + by, for a sum a few ulp away from v, which is of moderate size. In integers: an NVIDIA driver turns v / e + left / e
-// into (v + left) / e.
+// v + by, for a v of moderate magnitude and a result that is a few ulp away from it. Adds to the bits as integers, because an
+// NVIDIA driver turns v / e + left / e into (v + left) / e.
 fn moved_by(v: vec4f, by: vec4f) -> vec4f {
   let bits = bitcast<vec4u>(v);
   let units_in_one = bitcast<vec4f>(vec4u(0x8a800000u) - (bits & vec4u(0x7f800000u)));
@@ -132,13 +133,13 @@ fn moved_by(v: vec4f, by: vec4f) -> vec4f {
 fn moderate(v: vec4f) -> vec4<bool> {
   return (bitcast<vec4u>(v) & vec4u(0x7fffffffu)) - vec4u(0x1f800000u) < vec4u(0x40000000u);
 }
-// v n, rounded before anything is added to it, if n has 12 bits: both products are exact.
+// v n, rounded before anything is added to it (not fused), if n has 12 significant bits: both partial products are exact.
 fn product(v: vec4f, n: f32) -> vec4f {
   let head = bitcast<vec4f>(bitcast<vec4u>(v) & vec4u(0xfffff000u));
   return head * n + (v - head) * n;
 }
-// v / unit if it is a half after rounding to float, which hosts do first; otherwise the nearest integer. An inexact quotient
-// is only used to find the nearest half, whose distance is then computed.
+// v / unit if it is an integer plus a half after rounding to float, as hosts round first; otherwise the nearest integer. The
+// device's inexact quotient only serves to find the nearest half; the distance from it is then computed exactly.
 fn half_or_whole(v: vec4f, unit: f32) -> vec4f {
   let below = floor(v * (1.0 / unit));
   let half = below + 0.5;
@@ -150,19 +151,19 @@ fn half_or_whole(v: vec4f, unit: f32) -> vec4f {
 // The integer nearest to v / unit: halves to even, or away from zero.
 fn nearest_even_units(v: vec4f, unit: f32) -> vec4f { return round(half_or_whole(v, unit)); }
 fn nearest_units(v: vec4f, unit: f32) -> vec4f { return nearest_away(half_or_whole(v, unit)); }
-// The nearest value scale * n, with an integer n in [least, most]. Hosts round twice: first to a multiple of 1 / parts (a
-// power of two, or a count), then to an integer, both with halves away from zero; `zero` is added before and subtracted
-// after.
+// The nearest value scale * n with an integer n in [least, most]. Hosts round twice, both times with halves away from zero:
+// first to a multiple of 1 / parts (a power of two, or a count), then to an integer. `zero` is added before and subtracted
+// after rounding.
 fn fake_quantized(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32, zero: f32) -> vec4f {
   let fine = nearest_away(half_or_whole(v * parts, scale) + zero * parts);
   return cut(nearest_part(fine, parts) - zero, least, most) * scale;
 }
-// The same for an integer times a fixed-point factor; the first rounding takes halves up (`doubling_high`).
+// The same for an integer times a fixed-point factor; the first rounding rounds halves up (`doubling_high`).
 fn fake_quantized_up(v: vec4f, parts: vec4f, scale: f32, least: f32, most: f32) -> vec4f {
   let fine = floor(half_or_whole(v * parts, scale) + 0.5);
   return cut(nearest_part(fine, parts), least, most) * scale;
 }
-// a / b for integers, to nearest, halves away from zero.
+// a / b for integers, rounded to nearest, halves away from zero.
 fn nearest_part(a: vec4f, b: vec4f) -> vec4f {
   let size = abs(a);
   let near = round(size * (1.0 / b));
@@ -170,31 +171,30 @@ fn nearest_part(a: vec4f, b: vec4f) -> vec4f {
   let n = near + select(vec4f(0.0), vec4f(1.0), twice >= b) - select(vec4f(0.0), vec4f(1.0), twice < -b);
   return select(n, -n, a < vec4f(0.0));
 }
-// Stored numbers of both over a common scale with 20 bits after the point, and their sum in that of the result, as
-// `AddElementwise` of tensorflow/lite/kernels/internal/reference/integer_ops/add.h. Each vec4: scale, factor
-// (high and low part), shift to the right.
+// The quantized sum of two operands, as `AddElementwise` of tensorflow/lite/kernels/internal/reference/integer_ops/add.h: both
+// are rescaled to a common scale with 20 fractional bits, and the sum to the scale of the result. Each vec4 holds a scale, a
+// factor (high and low part), and a right shift.
 fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
   let sum = fixed_point(vec4i(units_in(v, a.x)) << vec4u(20u), a)
           + fixed_point(vec4i(units_in(e, b.x)) << vec4u(20u), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
 }
-// The squared difference of both, over a common scale with 7 bits after the point: tensorflow/lite/kernels/
-// squared_difference.cc.
+// The quantized squared difference, with a common scale of 7 fractional bits: tensorflow/lite/kernels/squared_difference.cc.
 fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
   let d = fixed_point(vec4i(units_in(v, a.x)) << vec4u(7u), a)
         - fixed_point(vec4i(units_in(e, b.x)) << vec4u(7u), b);
   return cut(vec4f(fixed_point(d * d, y)), least, most) * y.x;
 }
-// Whole numbers times factors in fixed point (high and low part, shift to the left): one for those from zero on, another
-// below, where they are multiplied by e. `levels`: scale, least and most. As `BroadcastPrelu4DSlow` and `QuantizeLeakyRelu`
-// of tensorflow/lite/kernels/internal/reference.
+// Quantized PRelu, as `BroadcastPrelu4DSlow` and `QuantizeLeakyRelu` of tensorflow/lite/kernels/internal/reference: integers
+// times fixed-point factors (high and low part, left shift). There is one factor for numbers of at least zero, and another for
+// negative ones, which are also multiplied by e. `levels`: scale, least and most.
 fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f, levels: vec3f) -> vec4f {
   let n = vec4i(units_in(v, scales.x));
   let m = n * vec4i(units_in(e, scales.y));
   let whole = select(multiplied(m, below), multiplied(n, above), n >= vec4i(0));
   return cut(vec4f(whole), levels.y, levels.z) * levels.x;
 }
-// The same with one factor.
+// The same with a single factor.
 fn quantized_factor(v: vec4f, unit: f32, by: vec3f, levels: vec3f) -> vec4f {
   return cut(vec4f(multiplied(vec4i(units_in(v, unit)), by)), levels.y, levels.z) * levels.x;
 }
@@ -202,8 +202,8 @@ fn multiplied(x: vec4i, by: vec3f) -> vec4i {
   let product = doubling_high(x << vec4u(u32(max(by.z, 0.0))), vec4u(u32(by.x)), vec4u(u32(by.y)));
   return shifted(product, vec4u(u32(max(-by.z, 0.0))));
 }
-// x relu6(x + 3) / 6 in 16 bits of fixed point, as `HardSwish` of tensorflow/lite/kernels/internal/reference/hard_swish.h.
-// `to_result`: factor and shift to the right; `to_three`: factor to a 3 of 2^15 and shift to the left.
+// x relu6(x + 3) / 6 in 16-bit fixed point, as `HardSwish` of tensorflow/lite/kernels/internal/reference/hard_swish.h.
+// `to_result`: factor and right shift to the scale of the result; `to_three`: factor and left shift to a scale in which 3 is 2^15.
 fn quantized_swish(v: vec4f, scale: f32, to_result: vec2i, to_three: vec2i, levels: vec3f) -> vec4f {
   let fine = vec4i(units_in(v, scale)) * 128i;
   let result = high_16(fine, to_result.x);
@@ -216,7 +216,7 @@ fn quantized_swish(v: vec4f, scale: f32, to_result: vec2i, to_three: vec2i, leve
   let n = shifted((gate * result) / vec4i(32768i), vec4u(u32(to_result.y)));
   return cut(vec4f(n), levels.y, levels.z) * levels.x;
 }
-// round(a b / 2^15) of numbers of 16 bits, halves away from zero; and to these.
+// round(a b / 2^15) of 16-bit integers, halves away from zero; and saturation to 16 bits.
 fn high_16(a: vec4i, b: i32) -> vec4i {
   let product = a * b;
   return (product + select(vec4i(-16383i), vec4i(16384i), product >= vec4i(0))) / vec4i(32768i);
@@ -229,8 +229,8 @@ fn whole_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
   return vec4f((sum + select(vec4i(-524288i), vec4i(524288i), sum > vec4i(0))) / vec4i(1048576i));
 }
 fn cut_16(v: vec4i) -> vec4i { return clamp(v, vec4i(-32768i), vec4i(32767i)); }
-// Stored numbers of both times their factors in float32, as onnxruntime's MLAS adds them (qladd.cpp). a and b: scale,
-// zero point, factor; y: scale, zero point, least and most. `second`: v is the second operand.
+// The quantized sum of onnxruntime's MLAS (qladd.cpp): stored integers times factors in float32. a and b hold scale, zero point
+// and factor; y scale, zero point, least and most. `second`: v is the second operand.
 fn even_sum(v: vec4f, e: vec4f, a: vec3f, b: vec3f, start: f32, y: vec4f, second: f32) -> vec4f {
   let turned = vec4<bool>(second != 0.0);
   let left = units_in(select(v, e, turned), a.x) + a.y;
@@ -241,15 +241,16 @@ fn even_sum(v: vec4f, e: vec4f, a: vec3f, b: vec3f, start: f32, y: vec4f, second
 fn fixed_point(x: vec4i, by: vec4f) -> vec4i {
   return shifted(doubling_high(x, vec4u(u32(by.y)), vec4u(u32(by.z))), vec4u(u32(by.w)));
 }
-// x / 2^right, halves away from zero.
+// round(x / 2^right), halves away from zero.
 fn shifted(x: vec4i, right: vec4u) -> vec4i {
   let mask = vec4i((vec4u(1u) << right) - vec4u(1u));
   let threshold = (mask >> vec4u(1u)) + select(vec4i(0), vec4i(1), x < vec4i(0));
   return (x >> right) + select(vec4i(0), vec4i(1), (x & mask) > threshold);
 }
-// Of v, sums of scale * n * m over whole n and m: the whole sum, bias added (a multiple of 4096, and the rest), times a
-// factor in fixed point (high + low of 31 binary places, times a power of two), as `MultiplyByQuantizedMultiplier` of
-// tensorflow/lite/kernels/internal/common.h, cut to [least, most], times unit.
+// Requantizes v, a sum of scale * n * m over integers n and m. The integer sum plus the bias (a multiple of 4096, and the rest)
+// is multiplied by a fixed-point factor (high + low, with 31 fractional bits, times a power of two), as
+// `MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.h does. The result is clamped to [least, most] and
+// multiplied by unit.
 fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
                scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
   let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
@@ -259,8 +260,8 @@ fn requantized(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: ve
   let n = shifted(product, vec4u(max(-shift, vec4i(0))));
   return cut(vec4f(n), least, most) * unit;
 }
-// The same where what is not cut is below 2^21, and nothing is shifted to the left. `near` is then a quarter from the product
-// at most, and the lowest 32 bits of 2^31 times their distance, less a half, have its sign. `counted`: see there.
+// The same if products inside [least, most] are below 2^21 and there is no left shift. Then `near` differs from the product by
+// at most a quarter, and the lowest 32 bits of 2^31 times the difference, minus a half, have its sign. See `counted`.
 fn requantized_small(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
                      scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
   let fraction = vec4i(high * 0x1p+31f) + vec4i(low * 0x1p+31f);
@@ -272,7 +273,7 @@ fn requantized_small(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, l
   let half = (bitcast<vec4u>(n) & vec4u(0x80000000u)) | vec4u(0x3f000000u);
   return cut(trunc(n + bitcast<vec4f>(half)), least, most) * unit;
 }
-// As requantized, but the product is rounded once, halves away from zero: its magnitude plus one half, in 64 bits.
+// As `requantized`, but the product is rounded once, halves away from zero: adds a half to its magnitude in 64 bits.
 fn requantized_once(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, low: vec4f, power: vec4f,
                     scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
   let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
@@ -291,16 +292,16 @@ fn requantized_once(v: vec4f, bias_high: vec4f, bias_low: vec4f, high: vec4f, lo
   let n = bitcast<vec4i>(select(near, far, places >= vec4u(32u)));
   return cut(vec4f(select(n, -n, sum < vec4i(0))), least, most) * unit;
 }
-// Of whole numbers below 2^22, 0x4b400000 more: the bits of their sum with 3 2^22, which takes no care for larger ones.
+// Converts integral floats with a magnitude below 2^22 to integers plus 0x4b400000: these are the bits of the sum with 3 * 2^22.
 fn counted(v: vec4f) -> vec4i { return bitcast<vec4i>(v + vec4f(0x3p+22f)); }
-// The same with the factor as a float32 number, and halves of the product rounded to even.
+// As `requantized`, with a float32 factor and halves of the product rounded to even.
 fn rescaled(v: vec4f, bias_high: vec4f, bias_low: vec4f, factor: vec4f,
             scale: f32, unit: f32, least: f32, most: f32) -> vec4f {
   let sum = vec4i(units_in(v, scale)) + vec4i(bias_high) + vec4i(bias_low);
   return cut(round(vec4f(sum) * factor), least, most) * unit;
 }
-// round(a * b / 2^31), b = 2^15 high + low below 2^31; halves of negative products go up, as in hosts. With a split into
-// 16 and 15 bits no partial product needs more than 32. Compilers that see the width of factors multiply faster.
+// round(a * b / 2^31) with b = 2^15 high + low below 2^31. Halves of negative products are rounded up, as in hosts. With a split
+// into 16 and 15 bits no partial product exceeds 32 bits; compilers that see the width of the factors multiply faster.
 fn doubling_high(a: vec4i, b_high: vec4u, b_low: vec4u) -> vec4i {
   let high = b_high & vec4u(65535u);
   let low = b_low & vec4u(32767u);
@@ -320,12 +321,12 @@ fn bool_as_f32(v: vec4<bool>) -> vec4f { return select(vec4f(0.0), vec4f(1.0), v
 // The remainder of integers with the sign of v, as C's %. SPIR-V's own remainder is undefined where an operand is negative,
 // and NVIDIA gives another number.
 fn whole_remainder(v: vec4i, e: vec4i) -> vec4i { return v - v / e * e; }
-// Integer quotients rounded toward negative infinity.
+// The quotient of integers, rounded toward negative infinity.
 fn whole_floor_quotient(v: vec4i, e: vec4i) -> vec4i {
   let left = whole_remainder(v, e);
   return v / e - select(vec4i(), vec4i(1), (left != vec4i()) & ((left < vec4i()) != (e < vec4i())));
 }
-// Integer powers modulo 2^32; those with negative exponents truncated.
+// Powers of integers modulo 2^32; with negative exponents truncated to an integer.
 fn whole_power(v: vec4i, e: vec4i) -> vec4i {
   var found = vec4i(1);
   var square = v;
@@ -335,7 +336,7 @@ fn whole_power(v: vec4i, e: vec4i) -> vec4i {
   }
   return select(found, vec4i(), (e < vec4i()) & (abs(v) != vec4i(1)));
 }
-// The same in floats, saturated instead of infinite.
+// The same computed in floats, with the largest float instead of infinity.
 fn near_power(v: vec4f, e: vec4i) -> vec4f {
   var found = select(vec4f(1.0), vec4f(1e18), (v == vec4f(0.0)) & (e < vec4i()));
   var square = v;
@@ -346,12 +347,12 @@ fn near_power(v: vec4f, e: vec4i) -> vec4f {
   }
   return found;
 }
-// v truncated to int32 and saturated, NaN as the least number, as on most CPUs.
+// v truncated to int32 and saturated; NaN becomes the smallest int32, as on most CPUs.
 fn whole_part(v: vec4f) -> vec4i {
   let near = select(vec4i(cut(v, -2147483648.0, 2147483520.0)), vec4i(0x7fffffff), v >= vec4f(2147483648.0));
   return select(near, vec4i(-0x7fffffff - 1), is_nan(v));
 }
-// Whether an int32 result differs from the float result, because it overflowed modulo 2^32.
+// Whether an int32 result differs from the float result because it overflowed (modulo 2^32).
 fn beyond_int32(near: vec4f, held: vec4i) -> vec4<bool> {
   return (abs(near - vec4f(held)) > vec4f(2147483648.0)) & !is_nan(near);
 }

@@ -1,16 +1,17 @@
-// Whether boxes overlap enough: two corners of each in `boxes`, either way round, and a share of their union: p.overlap, or `share`.
+// Whether boxes overlap too much. `boxes` holds two opposite corners of each box, in either order. The threshold, a fraction of
+// the union, is p.overlap or `share`.
 
-// As C++ has them: a where one is NaN.
+// min and max as in C++: a if one is NaN.
 fn lesser(a: vec2f, b: vec2f) -> vec2f { return second_nan(b.xyxy, a.xyxy, min(a, b).xyxy).xy; }
 fn greater(a: vec2f, b: vec2f) -> vec2f { return second_nan(b.xyxy, a.xyxy, max(a, b).xyxy).xy; }
 
 fn odd_number(v: f32) -> bool { return (bitcast<u32>(v) & 0x7f800000u) == 0x7f800000u; }
 
-// The product of both by itself, so that no driver adds to it before it is rounded (p.zero is 0).
+// The rounded product of both sides. The xor with p.zero (which is 0) keeps drivers from fusing it with a following sum.
 fn area(sides: vec2f) -> f32 { return bitcast<f32>(bitcast<u32>(sides.x * sides.y) ^ p.zero); }
 
-// Whether a / b, rounded to the nearest float, is at least t, for positive numbers: whether a / b is more than half way from
-// the float below t (a quotient is never half way). In whole numbers, since devices divide less exactly than hosts.
+// Whether a / b, rounded to the nearest float, is at least t, for positive numbers. That is so if a / b is above the midpoint
+// of t and the float below t (a quotient is never exactly in the middle). Integers, since devices divide less exactly than hosts.
 fn reaches(a: f32, b: f32, t: f32) -> bool {
   let bits = bitcast<vec3u>(vec3f(a, b, t));
   let whole = (bits & vec3u(0x7fffffu)) | vec3u(0x800000u);
@@ -23,7 +24,7 @@ fn reaches(a: f32, b: f32, t: f32) -> bool {
   return left.x > right.x || (left.x == right.x && left.y > right.y);
 }
 
-// What two boxes share, and what they cover together.
+// The areas of the intersection and the union of two boxes.
 fn areas(i: u32, j: u32) -> vec2f {
   let a = load_boxes(i);
   let b = load_boxes(j);
@@ -40,7 +41,7 @@ fn areas(i: u32, j: u32) -> vec2f {
   return bitcast<vec2f>(select(bitcast<vec2u>(vec2f(shared_area, united)), bitcast<vec2u>(vec2f(0.0, 1.0)), nothing));
 }
 
-// Whether their quotient is at least the share.
+// Whether intersection / union is at least the threshold.
 fn enough(a: vec2f) -> bool {
   let share = {{ share | default("p.overlap") }};
   if (any(is_nan(vec4f(a, share, 0.0)))) { return false; }

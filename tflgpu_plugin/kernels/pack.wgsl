@@ -1,7 +1,9 @@
-// Host layout (row-major) to device storage: one thread per storage vec4. `whole`: the four lanes
-// are neighbours in the host's buffer, aligned to four elements. `form`: f32, bool (four bytes per
-// word), i8 and u8 (four per word, real value scale * (stored - zero)), i16 (two per word, likewise),
-// f16 (two per word), i32, i64 (whole numbers, of which the device holds the lower word).
+// Converts the host's layout (row-major) to device storage: one thread per storage vec4.
+//
+// Variant:
+//   whole  the four lanes are adjacent in the host's buffer, aligned to four elements
+//   form   type of the host's elements: f32; bool (four bytes per word); i8 and u8 (four per word, real value scale * (stored -
+//          zero)); i16 (two per word, likewise); f16 (two per word); i32; i64 (the device stores only the lower word)
 {% set signed = "vec4u" if form == "u16" else "vec4i" %}
 {% if form in ("i8", "u8") %}
 fn real(bytes: vec4u) -> vec4f {

@@ -1,4 +1,4 @@
-{# Vec4 i of a sum that lies in `parts` parts of p.part vec4 each (ops/split_depth.py), all of which are loaded at once. #}
+{# Adds up vec4 i of `parts` partial results of p.part vec4 each (split-K, see ops/split_depth.py); all are loaded at once. #}
 fn sum_of_parts(i: u32) -> vec4f {
 {% for k in range(parts) %}
   let v{{ k }} = load_parts(i{{ " + %du * p.part" % k if k }});

@@ -1,8 +1,11 @@
-// Elements at indices that a list tells: one thread per storage vec4 of the result. Row j of `indices` holds the
-// coordinates on {{ axes }} axes of x, whose neighbours are `stride` elements apart; `inner` elements lie after them,
-// and `outer` between repetitions of what lies before them. `wraps`: negative indices count from the end. `parts`: x holds
-// the elements from `first` to `last` of the whole; others are left to other launches. `raises`: an index outside of x
-// flags the run.
+// GatherND and its relatives: copies elements of x at a list of indices. One thread per storage vec4 of the result. Row j of
+// `indices` holds the coordinates on `axes` axes of x. Elements along such an axis are `stride` apart; `inner` is the number of
+// elements after these axes, `outer` the distance between repetitions of what lies before them.
+//
+// Variant:
+//   wraps   negative indices count from the end
+//   parts   x holds only the elements from `first` to `last` of the tensor; other launches handle the others
+//   raises  an index outside of x fails the run
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_slices);
 {% if wraps %}

@@ -1,6 +1,6 @@
-// Pooling over up to three axes (depth, height, width): one thread per output vec4. Taps outside of the image are left
-// out by the bounds of the loops. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a and the number of
-// taps n) come from the table; `counted` says whether n includes padding.
+// Pooling over up to three axes (depth, height, width): one thread per output vec4. The bounds of the loops exclude taps
+// outside of the image. The expressions `start`, `combine` (of a and v), `each` (of v) and `finish` (of a and the number of
+// taps n) come from the table of poolings; `counted`: n includes padding.
 {% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
   let plane = part.x;

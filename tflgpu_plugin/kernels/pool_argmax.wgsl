@@ -1,5 +1,5 @@
-// The first largest element of every window, and its index in there: one thread per output vec4. Windows lie side by
-// side from the first element on; the last ones may hang over the end of the image.
+// Max pooling with indices: the first largest element of each window, and its index within the window. One thread per output
+// vec4. Windows do not overlap and start at the first element; the last ones may extend past the end of the image.
 {% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
   let pixel = divided(part.y, p.out_width);

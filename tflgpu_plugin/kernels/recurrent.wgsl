@@ -1,7 +1,7 @@
-// A recurrent layer over a whole sequence: one workgroup runs all steps of one batch row, with the
-// hidden and the cell state in workgroup memory, so that no step costs a dispatch. In each step every
-// thread makes some rows of recurrent weights times state; then threads join the gates of four units.
-// `z` holds the input's part of all gates, biases included. `ahead`: so many weights of a row are loaded before their products.
+// A recurrent layer over a whole sequence. One workgroup runs all steps of one batch row, with the hidden and the cell state in
+// workgroup memory, so that a step needs no dispatch. In each step every thread multiplies some rows of the recurrent weights
+// with the state; then threads combine the gates of four units each. `z` holds the input's part of all gates, including biases.
+// `ahead`: weights of a row that are loaded before their products.
 const THREADS = {{ threads }}u;
 {% set weights = "second * p.depth * p.rows + " if both else "" %}
 {% macro add_products(state) %}
@@ -16,7 +16,7 @@ const THREADS = {{ threads }}u;
 {% endif %}
       for (var k = {{ "whole" if ahead > 1 else "0u" }}; k < p.depth; k++) { a += dot(load_r({{ weights }}k * p.rows + row), {{ state }}[k]); }
 {% endmacro %}
-// `own`: so many rows in a thread, which share what they read of the state.
+// `own`: rows per thread, which share the elements of the state that they read.
 {% macro gates_of(first, last, state) %}
 {% if own > 1 %}
     for (var start = {{ first }}{{ own }}u * thread; start < {{ last }}; start += {{ own }}u * THREADS) {
@@ -75,8 +75,8 @@ fn in_hidden(v: vec4f) -> vec4f { return v; }
 {% endif %}
 fn kept_lanes(q: u32, v: vec4f) -> vec4f { return select(vec4f(0.0), v, lanes_below(q, p.units)); }
 {% if normalized %}
-// Layer normalization of `count` gates at once, that of the output gate left out where there are
-// several: 32 threads for each gate, whose sums meet in `sums` (p.team, so that nobody unrolls that).
+// Layer normalization of `count` gates at once; if these are several, the output gate is not among them. 32 threads for each
+// gate add up in `sums` (the number is also a parameter, p.team, so that drivers do not unroll the loop).
 const TEAM = 32u;
 var<workgroup> sums: array<f32, THREADS>;
 fn summed(thread: u32, own: f32) -> f32 {
@@ -131,7 +131,7 @@ fn leaving(q: u32, state: vec4f) -> vec4f {
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thread: u32) {
   let b = group_id(wid).x;
 {% if both %}
-  let second = select(0u, 1u, b >= p.backward);  // of the batch: the other direction, with its own weights
+  let second = select(0u, 1u, b >= p.backward);  // this batch row is the other direction, with its own weights
 {% endif %}
 {% if lengths %}
   let steps = u32(clamp(load_lengths(b{{ " - second * p.backward" if both }}), 0, i32(p.steps)));
@@ -148,7 +148,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     let t = select(step, steps - 1u - step, {{ "second" if both else "p.reverse" }} == 1u);
 {{ gates_of("", "p.straight", "hidden") -}}
 {% if cell == "gru" %}
-    // The gate of new content takes the hidden state reset, or is reset itself (linear).
+    // GRU: the reset gate applies to the hidden state before the product with the weights, or (linear) to the product.
 {% if linear %}
     workgroupBarrier();
     for (var row = p.straight + thread; row < p.rows; row += THREADS) {

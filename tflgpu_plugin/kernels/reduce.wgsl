@@ -1,10 +1,14 @@
-// Reduction: `p.lanes` threads (a power of two up to the workgroup's `threads`) share one output vec4, each taking every
-// lanes-th element in blocks of `p.block`, so that sums stay balanced and no loop is long; then a
-// tree, in workgroup memory or (`shared`, up to 8 threads) by shuffle, which software drivers compile sooner. `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come
-// from the table. `spatial`: all of [spatial] is reduced and the output is [batch][slices]; otherwise any set
-// of axes, by flat row-major element indices. `ahead` elements are loaded before they are combined, for which GPUs wait once.
-// `centred`: of differences from load_centre(output).
-// `parts`: p.parts groups of threads share an output, each with p.chunk elements, and write [output][part].
+// Reduction. p.lanes threads (a power of two up to the workgroup's `threads`) share one output vec4. Each takes every
+// p.lanes-th element, in blocks of p.block, so that sums stay balanced and no loop is long. Then the threads' results are
+// combined: by a tree in workgroup memory or, with `shared` (up to 8 threads), by shuffle, which software drivers compile
+// faster. The expressions `start`, `combine` (of a and v), `each` (of v) and `finish` (of a) come from the table of reductions.
+//
+// Variant:
+//   spatial  all pixels are reduced, and the output is [batch][slices]. Otherwise any set of axes is reduced, by row-major
+//            element indices
+//   ahead    elements that are loaded before they are combined, so that a GPU waits once
+//   centred  reduces the differences to load_centre(output)
+//   parts    p.parts groups of threads share an output, each with p.chunk elements, and write [output][part]
 {% if not shared %}
 var<workgroup> partial: array<vector_out, {{ threads }}>;
 {% endif %}
@@ -16,7 +20,7 @@ fn each(v: vector_out) -> vector_out { return {{ each }}; }
 fn origin(i: u32) -> u32 { return i * p.count; }
 fn element(start: u32, r: u32) -> vector_out { return load_x(start + r); }
 {% else %}
-// The first input element of each lane of output vec4 i; kept axes are collapsed into three groups.
+// The first input element of each lane of output vec4 i. The axes that are kept are collapsed into three.
 fn origin(i: u32) -> vec4u {
   let o = elements_of(i, p.channels, p.spatial, p.slices);
   return (o / (p.kept_1 * p.kept_2)) * p.kept_stride_0

@@ -1,6 +1,6 @@
-// Separable resampling over up to three axes: one thread per output vec4. `table` holds, for each output index of an
-// axis, p.taps_* pairs (input index, weight), depth first, then height, then width; a negative index means a point
-// outside of the input, which takes the value p.outside.
+// Separable resampling over up to three axes: one thread per output vec4. `table` holds, for each output index of an axis,
+// p.taps_* pairs (input index, weight): first for depth, then height, then width. A negative index is a point outside of the
+// input, whose value is p.outside.
 {% include "each_vector.wgsl" %}
   let s = i % p.spatial;
   let plane = i / p.spatial;

@@ -1,7 +1,6 @@
-// Bilinear resize: one thread per output pixel, over `chunk` channel slices, so that what a pixel
-// needs is worked out once. `table` holds (lower, upper, fraction) per output row, then per column.
-// Stored numbers of 8 bits are taken between as TFLite's reference kernels do: int8 in whole numbers,
-// uint8 in float32 and cut off after a half was added.
+// Bilinear resize: one thread per output pixel and `chunk` channel slices, so that the coordinates of a pixel are computed
+// once. `table` holds (lower, upper, fraction) for each output row, then for each column. 8-bit numbers are interpolated as in
+// TFLite's reference kernels: int8 with integers; uint8 in float32, with a half added before truncation.
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
   let wi = group_id(wid);

@@ -1,5 +1,5 @@
-// The first `lengths` steps of each sequence in reverse: one thread per vec4. Steps are p.step apart and sequences
-// p.apart, in vec4. `raises`: a length that is not from 0 to p.steps flags the run.
+// Reverses the first `lengths` steps of each sequence: one thread per vec4. Steps are p.step vec4 apart, sequences p.apart.
+// `raises`: a length that is not from 0 to p.steps fails the run.
 {% include "each_vector.wgsl" %}
   let t = i / p.step % p.steps;
   let given = load_lengths(i / p.apart % p.sequences);

@@ -1,8 +1,9 @@
-// Regions of images in bins: one thread per output vec4, which goes through the samples of a bin that meet the image.
-// `rois` holds left, top, right and bottom, `batches` the image of each. With p.samples = 0 a bin has a sample for each
-// pixel that it is long. `raises`: an image that is not there, and a region that is not finite, flags the run.
+// RoiAlign: averages or maxima of samples in the bins of image regions. One thread per output vec4 visits those samples of a
+// bin that are inside the image. `rois` holds left, top, right and bottom, `batches` the index of the image. With p.samples =
+// 0, a bin has one sample per pixel of its length. `raises`: an image that does not exist, or a region that is not finite,
+// fails the run.
 
-// Samples along an axis of a bin: where that begins, its length, how many there are, and those that may meet the image.
+// Samples along one axis of a bin: start and length of the bin, the number of samples, and those that may be in the image.
 struct Samples { start: f32, length: f32, count: f32, first: i32, last: i32 }
 
 fn samples(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> Samples {
@@ -25,7 +26,7 @@ fn samples(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> Samples {
 
 fn place(s: Samples, k: i32) -> f32 { return s.start + quotient(vec4f((f32(k) + 0.5) * s.length), s.count).x; }
 
-// The two pixels around a place, and the share of the second.
+// The two pixels around a position, and the weight of the second.
 struct Place { first: u32, second: u32, share: f32 }
 
 fn placed(at: f32, extent: u32) -> Place {
@@ -57,7 +58,7 @@ fn outside(at: f32, extent: u32) -> bool { return !(at >= -1.0 && at <= f32(exte
   let down = samples(roi.y, roi.w, bin.x, p.rows, p.height);
   let right = samples(roi.x, roi.z, bin.y, p.columns, p.width);
 {% if most %}
-  // Where some samples lie outside, these are 0.
+  // Samples outside of the image are 0.
   let some = down.count > f32(max(down.last - down.first + 1, 0)) || right.count > f32(max(right.last - right.first + 1, 0));
   var v = vec4f(select(-0x1.fffffep+127f, 0.0, some || down.count < 1.0 || right.count < 1.0));
 {% else %}

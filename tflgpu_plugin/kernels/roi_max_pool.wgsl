@@ -1,8 +1,8 @@
-// The largest pixels of regions of images: one thread per output vec4. A row of `rois` holds the number of an image, and left,
-// top, right and bottom, the last of which are inside. Bins reach to whole pixels, so that neighbours may share some.
-// `raises`: an image that is not there flags the run.
+// MaxRoiPool: the largest pixels in the bins of image regions, one thread per output vec4. A row of `rois` holds the index of
+// an image, then left, top, right and bottom (right and bottom inclusive). Bins are extended to whole pixels, so that adjacent
+// bins may share some. `raises`: an image that does not exist fails the run.
 
-// The pixels of a bin, from the first up to the last that is not.
+// The pixels of a bin: from the first (inclusive) to the last (exclusive).
 fn reach(low: f32, high: f32, bin: u32, bins: u32, extent: u32) -> vec2i {
   let first = i32(clamp(low, -524288.0, 524288.0));
   let span = max(i32(clamp(high, -524288.0, 524288.0)) - first + 1, 1);

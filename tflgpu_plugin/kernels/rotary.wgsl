@@ -1,6 +1,6 @@
-// Rotary positions: one thread per vec4 of the result. Steps in memory are parameters, see rotary.py; `turning` slices of
-// the `own` ones of a head turn. Variant: `together`: pairs are neighbours, otherwise in slices that are `half` apart;
-// `paired`: angles are those of pairs.
+// Rotary position embedding: one thread per vec4 of the result. Strides are parameters, see rotary.py. Only the first `turning`
+// slices of the `own` slices of a head are rotated. Variant `together`: the two elements of a pair are adjacent, otherwise
+// `half` slices apart. Variant `paired`: there is one angle per pair, otherwise one per element.
 {% include "each_vector.wgsl" %}
   let l = i % p.length;
   let s = i / p.length % p.own;

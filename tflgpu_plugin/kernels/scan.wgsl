@@ -1,5 +1,6 @@
-// Sums or products along an axis: `p.lanes` threads share a line of p.count vec4, which are p.stride apart. Each sums its own
-// stretch of p.each; then it goes through it again, from the sum of all stretches before.
+// Cumulative sums or products along an axis. `p.lanes` threads share a line of p.count vec4 that are p.stride apart. Each
+// thread first combines its own section of p.each vec4; then it goes through the section again, starting from the total of all
+// earlier sections.
 var<workgroup> partial: array<vector_out, 64>;
 
 fn position(start: u32, k: u32) -> u32 {

@@ -1,8 +1,12 @@
-// Updates put where their indices say: one thread per storage vec4 of the result, which looks through all `count` updates
-// that may be for its elements. An index has `axes` coordinates, on axes of `extent` whose neighbours are `stride` apart
-// (in units of `inner` elements). `rows`: one index for all of these; otherwise each has its own, of one
-// coordinate. `wraps`: negative ones count from the end. What lies outside is no element's. With `raises` it flags the run,
-// with "above" only past the end; lanes are of `total` elements.
+// Scatter: writes updates to the positions that their indices give. One thread computes one storage vec4 of the result and
+// searches all `count` updates that may write its elements. An index has `axes` coordinates, on axes of size `extent` and
+// stride `stride` (in units of `inner` elements).
+//
+// Variant:
+//   rows    the `inner` elements of an update share one index; otherwise each element has its own, of one coordinate
+//   wraps   negative coordinates count from the end
+//   raises  an index out of range fails the run (with "above", only one past the end); the tensor has `total` elements.
+//           Otherwise such updates are ignored
 {% set index = "i32" if rows else "vec4i" %}
 fn loaded(e: {{ "u32" if rows else "vec4u" }}) -> {{ index }} {
   let t = stored_at(vec4u(e), p.index_channels, p.index_spatial, p.index_slices);

@@ -1,5 +1,6 @@
-// Softmax over channels: `p.lanes` threads share a row. Largest value, sum of exp, quotients. `shared`: see lanes.wgsl.
-// `held`: a thread loads so many vec4 at once and keeps them (0: any number, and anew each time).
+// Softmax over channels: `p.lanes` threads share a row and compute the largest value, the sum of exponentials, and the
+// quotients. `shared`: see lanes.wgsl. `held`: vec4 that a thread loads at once and keeps in registers (0: any number, loaded
+// again for each pass).
 {% import "lanes.wgsl" as lanes %}
 {{ lanes.scratch(shared) }}
 {{ lanes.across("largest", "max(%s, %s)", shared) }}

@@ -1,8 +1,7 @@
-// Squeeze-and-excitation: one workgroup makes all gates of a batch. It averages the channels of a map, multiplies the means
-// by one layer's weights and what comes of that by another's: three launches whose results are small, and wait for each other.
-// Each vec4 of a result has some lanes of the workgroup, which add up their parts in its memory. Weights: [slice of results]
-// [channel] of vec4 over results. `ahead` and, of the map, `map_ahead` loads are made before they are
-// added up, for which GPUs wait once.
+// Squeeze-and-excitation: one workgroup computes all gates of a batch. It averages the channels of a map and applies two layers
+// to the averages. As separate launches, these three steps would have small results and wait for each other. Several threads
+// share each vec4 of a result and add their partial sums in workgroup memory. Weights: [slice of results][channel] of vec4 over
+// results. `ahead` (for the map `map_ahead`) values are loaded before they are added up, so that a GPU waits once.
 const THREADS = {{ threads }}u;
 var<workgroup> partial: array<vec4f, THREADS>;
 var<workgroup> means: array<vec4f, {{ means }}>;

@@ -1,25 +1,26 @@
-// Convolution of an input of few channels, single floats with any distances (maybe in the host's buffer).
+// Convolution of an input with few channels, which is read as single floats with any strides (possibly in the host's buffer).
 //
-// Each invocation makes PIXELS neighbours in a row, of SLICES channel slices. For each row of the window and channel it loads
-// all that its windows reach at once, and then multiplies: it waits once, and windows that overlap load once.
+// Each invocation computes PIXELS adjacent pixels of a row, SLICES channel slices of each. For each row of the window and each
+// channel it first loads all elements that the windows of its pixels cover, and then multiplies. So it waits once per row, and
+// loads elements of overlapping windows once.
 //
 // Variant: that of conv.wgsl, and
-//   kernel  taps of a row that are loaded together
-//   parts   these are not all taps of a row
+//   kernel  taps in a row that are loaded together
+//   parts   these are not all taps of the row
 //   stride  of the window, along a row
-//   edges   which of the elements of x that are loaded may be outside
+//   edges   indices of the loaded elements that may be outside of x
 //
-// Weights: [block][tap][channel][slice] of vec4 over output channels.
-// The last invocation of a row makes its last pixels, some of them a second time, so that there is no divergence there.
+// Weights: [block][tap][channel][slice] of vec4 over output channels. The last invocation of a row computes its last pixels,
+// some of them a second time, so that threads do not diverge.
 @let REACH = KERNEL + (PIXELS - 1) * STRIDE;
 @each j in PIXELS, q in SLICES;
-// Which of the elements that the taps from `tap` on reach are inside.
+// Computes which of the elements that the taps from `tap` on cover are inside of x.
 @macro look() {
 @for t in REACH {
       @if edges[t]: let ok[t] = u32(left + i32(tap + t)) < p.in_w;
 }
 }
-// The products of KERNEL taps of a row from `tap` on, with all channels.
+// Adds the products of KERNEL taps of a row from `tap` on, for all channels.
 @macro add_taps() {
       var x_at = x_base + at_row * p.x_row + tap * p.x_pixel;
       @if PARTS: var w_at = w_base + (line * p.kernel_w + tap) * p.tap_vectors;
@@ -54,7 +55,7 @@
 @look();
 }
   var c[j][q] = vec4f();
-  // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
+  // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let steps = p.steps;
   let x_slice = p.x_slice;
   let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
@@ -73,7 +74,7 @@
 }
     }
   }
-  // The sums move down one slice per iteration, so that each pixel has one store instruction.
+  // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.
   for (var number = 0u; number < count; number++) {
     let epilogue = epilogue_y(slice + number);
     let y_at = batch * p.y_batch + (slice + number) * p.y_slice + row * p.out_w + column;

@@ -1,5 +1,6 @@
-// The first elements of each row in order: `p.lanes` threads share a row of p.count elements and pick one after the other,
-// each the best of those after the one before; of equal ones the first comes first, NaN like the worst. `better`: > or <.
+// The first k elements of each row in sorted order. `p.lanes` threads share a row of p.count elements and select one element
+// after another: each is the best of those after the previous one. Of equal elements, the one with the lower index comes first;
+// NaN counts as the worst. `better`: > or <.
 struct Found { key: scalar_x, index: u32 }
 var<workgroup> keys: array<scalar_x, 64>;
 var<workgroup> indices: array<u32, 64>;

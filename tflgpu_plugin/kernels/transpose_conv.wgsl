@@ -1,2 +1,3 @@
-// Transposed convolution: the convolution kernel over one phase of the strides at a time, so that no tap is a zero.
+// Transposed convolution: the convolution kernel over one phase of the strides at a time, so that no multiplication is by an
+// inserted zero.
 {% include "conv.wgsl" %}

@@ -1,11 +1,13 @@
-// Device storage to the host's layout (row-major): one thread per four neighbouring elements of the
-// host's buffer. `whole`: they are the four lanes of one storage vec4. `form`: f32, bool (four
-// bytes per word), i8 and u8 (four per word, to the nearest level, saturating), i16 (two per
-// word, likewise), f16 (two per word), i32, i64 (whole numbers). `planar`: the host's
-// buffer has channels before space, `aligned`: in planes of whole fours.
+// Converts device storage to the host's layout (row-major): one thread per four adjacent elements of the host's buffer.
+//
+// Variant:
+//   whole    these are the four lanes of one storage vec4
+//   form     type of the host's elements: f32; bool (four bytes per word); i8 and u8 (four per word, rounded to the nearest
+//            level, saturating); i16 (two per word, likewise); f16 (two per word); i32; i64
+//   planar   the host's buffer has channels before space
+//   aligned  the size of such a plane is a multiple of four
 {% if not whole %}
-// Lane of element e in device storage, counted in scalars; elements past the end repeat the last
-// one.
+// The index of an element in device storage, in scalars; elements past the end repeat the last one.
 fn offset_of(element: u32) -> u32 {
   let e = min(element, p.elements - 1u);
 {% if planar %}

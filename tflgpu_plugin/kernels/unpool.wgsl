@@ -1,4 +1,5 @@
-// Values put back where indices in windows that lie side by side say, zeros elsewhere: one thread per output vec4.
+// Max unpooling: writes each value to the position in its window that its index gives, and zeros elsewhere. Windows do not
+// overlap. One thread per output vec4.
 {% include "each_vector.wgsl" %}
   let part = divided(i, p.spatial);
   let at = divided(part.y, p.out_width);

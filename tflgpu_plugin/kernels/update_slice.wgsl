@@ -1,14 +1,14 @@
-// A tensor with a part of it replaced: one thread per storage vec4 of the result. Axes (those that are replaced whole are
-// one with their neighbours) have `extent` elements that are `stride` apart, of which the update has `span`, `apart` in it.
-// They begin where `starts` says, at a number of its own for each axis, or at that of the batch, of the first axis.
-// `raises`: a part that is not inside flags the run.
+// A tensor with a part replaced: one thread per storage vec4 of the result. Axes along which all elements are replaced are
+// merged with their neighbours. An axis has `extent` elements with stride `stride`, of which the update has `span`, with stride
+// `apart` in it. `starts` holds the first replaced index of each axis, or one for each batch, on the first axis. `raises`: a
+// part that is not inside the tensor fails the run.
 fn start(k: u32, extent: u32, span: u32) -> u32 {
   let first = load_starts(k);
 {% if raises %}
   if (first < 0{{ "" if circular else " || first > i32(extent - span)" }}) { put_check(0u, 2u); }
 {% endif %}
 {% if circular %}
-  return u32(first - first / i32(extent) * i32(extent));  // below 0 it is counted from the end
+  return u32(first - first / i32(extent) * i32(extent));  // a negative start counts from the end
 {% else %}
   return u32(clamp(first, 0, i32(extent - span)));
 {% endif %}
@@ -31,7 +31,7 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
   let s{{ k }} = vec4u(start({{ number }}u, p.extent{{ k }}, p.span{{ k }}));
 {% endif %}
 {% if ends %}
-  let after = c{{ k }} >= s{{ k }};  // what is kept there is zero
+  let after = c{{ k }} >= s{{ k }};  // elements after the part become zero
 {% endif %}
   c{{ k }} = (c{{ k }} + p.extent{{ k }} - s{{ k }}) % p.extent{{ k }};
   kept |= vec4u(c{{ k }} >= vec4u(p.span{{ k }}));

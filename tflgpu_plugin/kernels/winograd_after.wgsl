@@ -1,4 +1,4 @@
-  // A^T m of six products m, for the points of ops/winograd.py: v0 to v3, which are z0 to z3 as far as `last`.
+// v = A^T m for six products m, with the points of ops/winograd.py. Results past index `last` repeat that one: v0, z1, z2, z3.
   let a = m1 + m2;
   let b = 1.41421356 * (m1 - m2);
   let c = m3 + m4;

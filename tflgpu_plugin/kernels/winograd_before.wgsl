@@ -1,4 +1,4 @@
-  // t: B^T d of six neighbours d, for the points of ops/winograd.py.
+// t = B^T d for six adjacent elements d, with the points of ops/winograd.py.
   let even = fma(vec4f(-2.0), d2, d4);
   let odd = fma(vec4f(-2.0), d1, d3);
   let near = fma(vec4f(-0.5), d2, d4);

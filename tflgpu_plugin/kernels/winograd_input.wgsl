@@ -1,10 +1,11 @@
-// Winograd F(4x4, 3x3), first steps: B^T applied to six neighbours along one axis of the input, in blocks that lie 4 apart.
+// Winograd F(4x4, 3x3), input transform: applies B^T to six adjacent elements along one axis of the input, in blocks that start
+// 4 apart.
 //
-// One invocation makes the six results of one block and channel slice. Rows first, then columns of what that gave: B^T d B
-// of each 6 x 6 patch d, as 36 planes [row][column] of [slice][patch]. There is no loop: in one, drivers of software
-// adapters take much longer for each load, each store, and each value that is kept.
-// `whole`: both axes in one launch, for which an invocation first makes two rows of B^T d that have lines in common: 0 and
-// 5, 1 and 2, or 3 and 4.
+// One invocation computes the six results of one block and channel slice. The first launch transforms rows, the second columns
+// of its result. Together this is B^T d B of each 6 x 6 patch d, stored as 36 planes [row][column] of [slice][patch]. There are
+// no loops: in a loop, software drivers take much longer for each load, each store and each live value. `whole`: one launch
+// transforms both axes; an invocation first computes two rows of B^T d that have common subexpressions: 0 and 5, 1 and 2, or 3
+// and 4.
 {% include "each_group.wgsl" %}
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let image = wi.y;

@@ -1,9 +1,10 @@
-// Winograd F(4x4, 3x3), last steps: A^T applied to six planes gives 4 pixels along one axis of each patch.
+// Winograd F(4x4, 3x3), output transform: applies A^T to six planes, which gives 4 pixels along one axis of each patch.
 //
-// One invocation makes the 4 results of one patch and channel slice; columns of the 6 x 6 products m first, then the rows
-// of what that gave: A^T m A. Pixels past the end of a row repeat the last one and write the same value again. No loop:
-// see winograd_input.wgsl. `whole`: both axes in one launch, for which an invocation first makes two rows of A^T m that have
-// sums in common: 0 and 2, or 1 and 3. Of the edges, row 0 has a part in row 0 only, and row 5 in row 3.
+// One invocation computes the 4 results of one patch and channel slice. The first launch transforms columns of the 6 x 6
+// products m, the second rows of its result: A^T m A. Pixels past the end of a row repeat the last one and write the same value
+// again. There are no loops, see winograd_input.wgsl. `whole`: one launch transforms both axes; an invocation first computes
+// two rows of A^T m that have common sums: 0 and 2, or 1 and 3. Of the outer rows of m, row 0 contributes only to row 0, and
+// row 5 only to row 3.
 {% include "each_group.wgsl" %}
   let item = min(wi.x * {{ lanes }}u + lid, p.items - 1u);
   let image = wi.y;

@@ -1,13 +1,13 @@
-// Convolution with windows three wide, by Winograd's F(4, 3) along rows: 6 products for 4 pixels and the 3 taps of a row.
+// Convolution with windows of width three by Winograd's F(4, 3) along rows: 6 products for 4 pixels and the 3 taps of a row.
 //
-// Each invocation makes 4 neighbours in a row, of SLICES channel slices. For each row of the window and slice of x it
-// transforms six neighbours, multiplies each of the six by weights of its own, and adds up; the sums are transformed back
-// once. So nothing of it is in memory, unlike with the three launches of ops/winograd.py, whose points these are.
-// Variant: that of conv.wgsl, and `edges`: which of the six neighbours may be outside. Of conv.wgsl's, `ahead`, `split` and
-// `eights` are in use; eights are as many weights as a point and a slice of x take.
+// Each invocation computes 4 adjacent pixels of a row, SLICES channel slices of each. For each row of the window and slice of x
+// it transforms six adjacent elements, multiplies each by weights of its own, and adds up; at the end it transforms the sums
+// back once. Nothing intermediate is stored in memory, unlike with the three launches of ops/winograd.py, whose points are used
+// here, too. Variant: that of conv.wgsl, of which `ahead`, `split` and `eights` are used (eights: the weights of one point and
+// slice of x), and `edges`: which of the six elements may be outside of x.
 //
-// Weights: [block][row of the window][point][channel][slice] of vec4 over output channels.
-// The last pixel of a row is written again by what lies past it, so that there is no divergence there.
+// Weights: [block][row of the window][point][channel][slice] of vec4 over output channels. Invocations past the end of a row
+// write its last pixels again, so that threads do not diverge.
 @each n in 6, q in SLICES;
 @macro load_pixels(u) {
 @for n in 6 {
@@ -49,7 +49,7 @@
   @if edges[n]: let ok[n] = at[n] < p.in_w;
 }
   var m[n][q] = vec4f();
-  // Uniforms are read before the loops, offsets by a use that is always zero: drivers then keep them in registers.
+  // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let steps = p.steps;
   let x_slice = p.x_slice;
   let zero = select(0u, p.off_x ^ p.off_w, steps == 0xffffffffu);
@@ -83,7 +83,7 @@
     }
   }
   let last = min(p.out_w - column, 4u) - 1u;
-  // The sums move down one slice per iteration, so that each pixel has one store instruction.
+  // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.
   for (var number = 0u; number < count; number++) {
     let m[n] = m[n][0];
 {% include "winograd_after.wgsl" %}
