@@ -7,7 +7,20 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, Array, Impossible, Refusal, Unfit, asks, integer, needs, sliced
+from tflgpu_plugin.ir import (
+    COUNTS,
+    Array,
+    Impossible,
+    Refusal,
+    Unfit,
+    asks,
+    from_front,
+    integer,
+    larger,
+    needs,
+    sliced,
+    smaller,
+)
 from tflgpu_plugin.providers import COUNTED, Builder
 
 TO_THE_END = (2**31 - 1, 2**63 - 1)  # ends of a Slice that mean the rest of the axis
@@ -106,11 +119,9 @@ def bounded(start: int, end: int, step: int, extent: int) -> slice:
     step, as in onnxruntime's kernel."""
     if step < 0 and end in TO_THE_END:
         end = -extent - 1
-    start += extent if start < 0 else 0
-    end += extent if end < 0 else 0
-    if step > 0:
-        return slice(min(max(start, 0), extent), min(max(end, 0), extent), step)
-    start, end = min(max(start, 0), extent - 1), min(max(end, -1), extent - 1)
+    lowest, highest = (0, extent) if step > 0 else (-1, extent - 1)
+    start = smaller(larger(from_front(start, extent), 0), highest)
+    end = smaller(larger(from_front(end, extent), lowest), highest)
     return slice(start, None if end < 0 else end, step)
 
 

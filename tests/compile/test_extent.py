@@ -17,13 +17,16 @@ from tflgpu_plugin.ir.symbolic import (
     Word,
     example,
     f32,
+    from_front,
     hashed,
     i32,
     in_range,
     integers,
     is_integer,
     is_symbolic,
+    larger,
     sliced,
+    smaller,
     surely_divides,
     symbolic,
 )
@@ -34,7 +37,7 @@ BINARY: Sequence[Callable[[Any, Any], Any]] = (
     operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, max, min,
     lambda a, b: -(-a // b), lambda a, b: a if a == b else b, lambda a, b: divmod(a, b)[1],
     lambda a, b: a << 1 if a > b else a >> 1, lambda a, b: abs(a - b),
-    lambda a, b: a if a != b else 2,
+    lambda a, b: a if a != b else 2, larger, smaller, lambda a, b: from_front(a - 40, b),
 )  # fmt: skip
 
 
@@ -91,6 +94,27 @@ def test_symbols_are_not_below_their_limit() -> None:
     offset = Trace()
     offset.symbol("offset", 3, 0)
     assert Values(offset, {"offset": 0}).hold(offset.conditions)
+
+
+def test_extremes_leave_no_guard() -> None:
+    trace, (a, b) = traced(30, -7, limits=INTEGERS)
+    low, high = larger(a, b), smaller(b, a)
+    cut = smaller(larger(from_front(b, 12), 0), 12)
+    assert (low, high, cut) == (30, -7, 5)
+    trace.guards.clear()
+    assert low is larger(b, a) or larger(b, a) == low
+    assert 0 <= cut <= 12 and larger(cut, -1) is cut and smaller(cut, 13) is cut
+    assert larger(cut, 13) == 13 and smaller(-2, cut) == -2 and not trace.guards
+    for first, second in ((3, 9), (-9, -9), (0, -1), (-1, -13), (-40, 20), (5, 12)):
+        values = Values(trace, {0: first, 1: second})
+        assert values.hold(trace.conditions)
+        assert values.of(low) == max(first, second) and values.of(high) == min(first, second)
+        wanted = second + 12 if second < 0 else second
+        assert values.of(cut) == min(max(wanted, 0), 12)
+
+
+def test_extremes_of_plain_numbers() -> None:
+    assert (larger(3, 5), smaller(3, 5), from_front(-2, 9), from_front(2, 9)) == (5, 3, 7, 2)
 
 
 def test_pinned_symbols_have_a_single_value() -> None:

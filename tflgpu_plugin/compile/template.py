@@ -7,10 +7,11 @@ has a capacity, and a guard that it is enough."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
+from operator import floordiv, mod
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ from tflgpu_plugin.ir.plan import (
 from tflgpu_plugin.ir.polynomial import Atom, Guard, Terms
 from tflgpu_plugin.ir.symbolic import Word
 
+FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
+    "quotient": floordiv, "remainder": mod, "rounded_up": lambda a, b: -(-a // b),
+    "larger": max, "smaller": min,
+}  # fmt: skip
 KINDS = {"eq": "zero", "ne": "not_zero", "ge": "not_negative"}
 Places = Sequence[tuple[int, int]]  # (position in the flat list of input shapes, symbol)
 
@@ -68,10 +73,7 @@ class Values:
         return self.known[index]
 
     def _function(self, op: str, given: Terms, other: Terms) -> int:
-        a, b = self.total(given), self.total(other)
-        if op == "rounded_up":
-            return -(-a // b)
-        return a // b if op == "quotient" else a % b
+        return FUNCTIONS[op](self.total(given), self.total(other))
 
     def hold(self, guards: Sequence[Guard]) -> bool:
         """Whether all guards hold."""
@@ -197,7 +199,7 @@ class _Registers:
 
     def total(self, terms: Terms) -> tuple[str, int]:
         """Returns the register of a polynomial."""
-        parts = [self._product(atoms, c) for atoms, c in terms]
+        parts = [self._product(atoms, c) for atoms, c in terms] or [self.constant(0)]
         return reduce(lambda a, b: self.add("plus", a, b), parts)
 
     def _product(self, atoms: Sequence[int], c: int) -> tuple[str, int]:

@@ -64,9 +64,9 @@ class Trace:
         limits = []
         for k, atom in enumerate(self.atoms):
             if atom.op == "in" and atom.least:
-                limits.append(Guard("ge", plus((((k,), 1),), _terms(-atom.least))))
+                limits.append(Guard("ge", plus((((k,), 1),), terms_of(-atom.least))))
             if atom.op == "in" and atom.most < MOST:
-                limits.append(Guard("ge", plus((((k,), -1),), _terms(atom.most))))
+                limits.append(Guard("ge", plus((((k,), -1),), terms_of(atom.most))))
         return [*limits, *self.guards]
 
     @property
@@ -133,7 +133,7 @@ class Extent(_Number):
     def fix(self) -> int:
         """Returns the example value, for which alone the trace then holds."""
         if not _choosing.get():
-            self.trace.holds("eq", plus(self.terms, _terms(-self.value)), 0)
+            self.trace.holds("eq", plus(self.terms, terms_of(-self.value)), 0)
             self.trace.fixed += 1
         return self.value
 
@@ -142,7 +142,7 @@ class Extent(_Number):
     def __add__(self, other: Any) -> Any:
         if (value := _value(other)) is None:
             return self.fix() + other
-        return self.trace.made(dict(plus(self.terms, _terms(other))), self.value + value)
+        return self.trace.made(dict(plus(self.terms, terms_of(other))), self.value + value)
 
     __radd__ = __add__
 
@@ -163,7 +163,7 @@ class Extent(_Number):
             return self.fix() * other
         found: dict[tuple[int, ...], int] = {}
         for left, m in self.terms:
-            for right, n in _terms(other):
+            for right, n in terms_of(other):
                 atoms = tuple(sorted((*left, *right)))
                 found[atoms] = found.get(atoms, 0) + m * n
         return self.trace.made(found, self.value * value)
@@ -237,7 +237,7 @@ class Extent(_Number):
     def __eq__(self, other: object) -> bool:
         if (value := _value(other)) is None:
             return False if other is None else bool(self.fix() == other)
-        terms = plus(self.terms, _terms(-integer(other)))
+        terms = plus(self.terms, terms_of(-integer(other)))
         return self.trace.holds("eq", terms, self.value - value) if terms else True
 
     def __ne__(self, other: object) -> bool:
@@ -246,13 +246,13 @@ class Extent(_Number):
     def __ge__(self, other: Any) -> bool:
         if (value := _value(other)) is None:
             return bool(self.fix() >= other)
-        terms = plus(self.terms, _terms(-integer(other)))
+        terms = plus(self.terms, terms_of(-integer(other)))
         return self.trace.holds("ge", terms, self.value - value) if terms else True
 
     def __le__(self, other: Any) -> bool:
         if (value := _value(other)) is None:
             return bool(self.fix() <= other)
-        terms = plus(_terms(-self), _terms(other))
+        terms = plus(terms_of(-self), terms_of(other))
         return self.trace.holds("ge", terms, value - self.value) if terms else True
 
     def __gt__(self, other: Any) -> bool:
@@ -300,7 +300,8 @@ def _value(number: Any) -> int | None:
     return int(number) if isinstance(number, int) or hasattr(number, "__index__") else None
 
 
-def _terms(number: Any) -> Terms:
+def terms_of(number: Any) -> Terms:
+    """Returns an integer as a polynomial."""
     if isinstance(number, Extent):
         return number.terms
     return (((), int(number)),) if number else ZERO
@@ -311,7 +312,7 @@ def _divided(a: Any, b: Any, trace: Trace) -> int:
     are positive."""
     if not isinstance(b, Extent) and b < 0:
         return _divided(-a, -b, trace)
-    terms = _terms(a)
+    terms = terms_of(a)
     if terms and terms[-1][1] < 0:
         return -_quotient(-a, b, "rounded_up", trace)
     return _quotient(a, b, "quotient", trace)
@@ -320,7 +321,7 @@ def _divided(a: Any, b: Any, trace: Trace) -> int:
 def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     """Returns a / b rounded down ("quotient") or up ("rounded_up"). Divides exactly where the
     polynomials do, and takes multiples of a constant b out of the quotient."""
-    terms, by, atoms = _terms(a), _terms(b), trace.atoms
+    terms, by, atoms = terms_of(a), terms_of(b), trace.atoms
     whole: Terms = ZERO
     if isinstance(b, Extent):
         if (exact := exact_quotient(terms, by)) is not None:
@@ -362,8 +363,8 @@ def _remainder(a: Any, b: Any, trace: Trace) -> int:
     rest: int = a - b * _divided(a, b, trace)
     if not isinstance(rest, Extent) or isinstance(b, Extent) or b < 0:
         return rest
-    inside = tuple((atoms, c % b) for atoms, c in _terms(a) if c % b)
-    return trace.atom("remainder", inside, _terms(b), rest.value, 0, b - 1)
+    inside = tuple((atoms, c % b) for atoms, c in terms_of(a) if c % b)
+    return trace.atom("remainder", inside, terms_of(b), rest.value, 0, b - 1)
 
 
 def near(number: Any, factor: int) -> int:

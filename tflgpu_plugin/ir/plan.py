@@ -115,7 +115,7 @@ class Port:
 
 
 # What the numbers of a plan's symbols mean, by position (TG_* of native/core/tflgpu.h).
-FORMULAS = ("plus", "times", "quotient", "remainder", "rounded_up")
+FORMULAS = ("plus", "times", "quotient", "remainder", "rounded_up", "larger", "smaller")
 GUARDS = ("zero", "not_zero", "not_negative")
 WORDS = ("u32", "i32", "f32")
 _COLUMNS = {"places": 2, "formulas": 3, "guards": 2, "words": 3, "groups": 3, "sizes": 2,

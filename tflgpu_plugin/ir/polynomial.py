@@ -14,8 +14,8 @@ ZERO: Terms = ()
 
 class Atom(NamedTuple):
     """A symbol (`op` is "in", `a` its number or name) or a function of two polynomials:
-    "quotient" and "remainder" as in Python, "rounded_up" is the quotient rounded up. Its value is
-    in [least, most]."""
+    "quotient" and "remainder" as in Python, "rounded_up" is the quotient rounded up, "larger" and
+    "smaller" are the maximum and the minimum. Its value is in [least, most]."""
 
     op: str
     a: Any

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.extent import Extent
+from tflgpu_plugin.ir.extent import MOST, Extent, terms_of
+from tflgpu_plugin.ir.polynomial import negated, plus
 
 
 def is_integer(number: Any) -> bool:
@@ -35,6 +36,38 @@ def surely_divides(by: int, number: int) -> bool:
     """Whether a number is a multiple of `by`; symbolic ones only if that is so for all values."""
     terms = number.terms if isinstance(number, Extent) else (((), number),)
     return all(c % by == 0 for _, c in terms)
+
+
+def larger(a: int, b: int) -> int:
+    """Returns the maximum, without a guard."""
+    return _extreme("larger", max, a, b)
+
+
+def smaller(a: int, b: int) -> int:
+    """Returns the minimum, without a guard."""
+    return _extreme("smaller", min, a, b)
+
+
+def _extreme(op: str, choose: Callable[..., int], a: int, b: int) -> int:
+    """Returns `a` or `b` where the choice is the same for all values, else an atom."""
+    trace = next((n.trace for n in (a, b) if isinstance(n, Extent)), None)
+    if trace is None:
+        return choose(a, b)
+    low, high = trace.limits(plus(terms_of(a), negated(terms_of(b))))
+    if low is not None and low >= 0:
+        return a if op == "larger" else b
+    if high is not None and high <= 0:
+        return b if op == "larger" else a
+    first, second = sorted((terms_of(a), terms_of(b)))
+    ends = trace.limits(first), trace.limits(second)
+    least = choose(-MOST if low is None else low for low, _ in ends)
+    most = choose(MOST if high is None else high for _, high in ends)
+    return trace.atom(op, first, second, choose(example(a), example(b)), least, most)
+
+
+def from_front(number: int, extent: int) -> int:
+    """Returns a position on an axis, where a negative one counts from its end."""
+    return number + extent * smaller(larger(-number, 0), 1)
 
 
 def in_range(
@@ -87,7 +120,7 @@ def sliced(given: slice, extent: int) -> tuple[int, int, int]:
     lowest, highest = (0, extent) if step > 0 else (-1, extent - 1)
     ends = (lowest, highest) if step > 0 else (highest, lowest)
     start, stop = (
-        end if n is None else min(max(n + extent if n < 0 else n, lowest), highest)
+        end if n is None else smaller(larger(from_front(n, extent), lowest), highest)
         for n, end in zip((given.start, given.stop), ends, strict=True)
     )
     return start, stop, step

@@ -61,7 +61,7 @@ def _cut(chance: Chance, extent: int) -> tuple[int, int]:
 CASES = {
     "count": Case([node("TopK", ["x", "a"], ["y", "i"])], lambda c: [c.integers(1, 31)], 6,
                   outputs=("y", "i")),
-    "slice": Case([node("Slice", ["x", "a", "b", "axis"], ["y"])], lambda c: _cut(c, 30), 18,
+    "slice": Case([node("Slice", ["x", "a", "b", "axis"], ["y"])], lambda c: _cut(c, 30), 6,
                   {"axis": [1]}),
     "window": Case([node("Add", ["a", "four"], ["b"]), node("Slice", ["x", "a", "b", "axis"],
                    ["y"])], lambda c: [c.integers(0, 27)], 4, {"axis": [1], "four": [4]}),

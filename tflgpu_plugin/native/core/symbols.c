@@ -34,7 +34,7 @@ static int check_formulas(const tg_symbols *tables, size_t registers, tg_error *
   size_t first = registers - tables->formula_count;
   for (size_t i = 0; i < tables->formula_count; i++) {
     const tg_formula *formula = &tables->formulas[i];
-    if (formula->operation > TG_ROUNDED_UP) return tgi_fail(err, "Formula %zu of the plan's symbols has no operation.", i);
+    if (formula->operation > TG_SMALLER) return tgi_fail(err, "Formula %zu of the plan's symbols has no operation.", i);
     if (check_register("Formula", i, formula->a, first + i, err) || check_register("Formula", i, formula->b, first + i, err))
       return 1;
   }
@@ -116,10 +116,11 @@ static bool calculate(uint32_t operation, int64_t a, int64_t b, int64_t *to) {
     case TG_TIMES: return !__builtin_mul_overflow(a, b, to);
     case TG_QUOTIENT: return divide(a, b, to, &other);
     case TG_REMAINDER: return divide(a, b, &other, to);
-    default: /* TG_ROUNDED_UP */
+    case TG_ROUNDED_UP:
       if (!divide(a, b, to, &other)) return false;
       *to += other != 0;
       return true;
+    default: *to = (a > b) == (operation == TG_LARGER) ? a : b; return true;
   }
 }
 

@@ -185,7 +185,7 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
  * A plan does not apply to shapes with which a guard fails, a formula overflows or divides by zero, a word does not fit its type,
  * an extent or a port's bytes are negative or larger than int32 or the port's buffer, or a number of workgroups is 0 or over
  * the adapter's limit. A quotient is rounded down; the sign of a remainder is that of its divisor. */
-enum { TG_PLUS, TG_TIMES, TG_QUOTIENT, TG_REMAINDER, TG_ROUNDED_UP };
+enum { TG_PLUS, TG_TIMES, TG_QUOTIENT, TG_REMAINDER, TG_ROUNDED_UP, TG_LARGER, TG_SMALLER };
 enum { TG_ZERO, TG_NOT_ZERO, TG_NOT_NEGATIVE };
 enum { TG_U32, TG_I32, TG_F32 };
 typedef struct tg_place { uint32_t position, reg; } tg_place;      /* in a flat list of shapes, not a rank */
