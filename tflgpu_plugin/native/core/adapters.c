@@ -1,4 +1,4 @@
-/* The adapters of this machine, listed without wgpu's Python package, whose import takes half as long as the rest of a start. */
+/* Lists the adapters of this machine without wgpu's Python package, whose import would make a start 1.5 times as long. */
 #include "core/internal.h"
 
 static const struct {
@@ -65,7 +65,7 @@ static bool describe(WGPUAdapter handle, tg_adapter *adapter) {
 }
 
 static int list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err) {
-  static WGPUInstance instance;    /* kept as long as the process */
+  static WGPUInstance instance;    /* never freed */
   if (!instance && !(instance = make_instance())) return tgi_fail(err, "wgpu could not make an instance.");
   size_t found = W(InstanceEnumerateAdapters)(instance, NULL, NULL);
   WGPUAdapter *handles = calloc(found + 1, sizeof *handles);

@@ -1,7 +1,7 @@
 /* Device buffers. */
 #include "core/internal.h"
 
-/* Writes are submitted after so many bytes, because wgpu keeps a staging copy of them until then. */
+/* Writes are submitted after this many bytes, because wgpu keeps a staging copy of them until they are submitted. */
 static const uint64_t flush_bytes = (uint64_t)4 << 20;
 
 static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {

@@ -152,7 +152,8 @@ static void unlock(tg_device *device) {
   tgi_mutex_unlock(&device->lock);
 }
 
-/* An object that is added after the last look at the list finds the lock free, and is ended by the thread that adds it. */
+/* Ends all released objects. One that is added after the last look at the list is ended by the thread that adds it, because that
+ * thread finds the lock free. */
 static void end_all(tg_device *device) {
   while (atomic_load(&device->endings) && tgi_mutex_try(&device->lock)) {
     locks_held++;

@@ -1,4 +1,4 @@
-/* Sentences for users. */
+/* Error messages: complete sentences for users. */
 #include <stdarg.h>
 
 #include "core/internal.h"

@@ -1,4 +1,5 @@
-/* The gate to the GPU, which is closed when the process exits and in forked children; the lock of small tables; numbers. */
+/* The gate through which every use of the GPU goes: it is closed when the process exits, and in forked children. Also the lock of
+ * small tables, and unique numbers. */
 #include "core/internal.h"
 
 uint32_t tg_abi_version(void) { return 6; }

@@ -1,4 +1,4 @@
-/* Who reads the outputs of a partition after a run. */
+/* Predicts who reads an output after a run, the host or the device. */
 #include "core/tensors.h"
 
 struct tgi_habit {

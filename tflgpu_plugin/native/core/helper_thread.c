@@ -1,7 +1,7 @@
-/* Work that a helper thread does for a host's thread, and which thread that is. */
+/* Runs work for a host's thread on a helper thread, and tells for which thread it runs. */
 #include "core/internal.h"
 
-/* The thread whose call into a host has led to the present call. */
+/* A thread that called into a host, for which a helper thread works. */
 typedef struct caller {
   uintptr_t thread;
   int64_t number;

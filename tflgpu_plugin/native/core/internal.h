@@ -68,7 +68,7 @@ void tgi_unlock(void);
  * refused. Enter fails with a sentence; after a failure, leave must not be called. */
 int tgi_enter(tg_error *err);
 void tgi_leave(void);
-/* The same for releases. False: wgpu must not be called any more (forked child, or the process exits). */
+/* The same for releases. Returns false where wgpu must not be called any more (in a forked child, or while the process exits). */
 bool tgi_enter_release(void);
 void tgi_leave_release(void);
 bool tgi_is_forked(void);          /* whether this is a child of a fork that happened after the GPU was opened */
@@ -183,7 +183,7 @@ struct tg_device {
   _Atomic(tgi_ending *) endings;
   uint64_t unflushed;              /* bytes written since the last submit; under lock */
   uintptr_t submitter;             /* the thread that submitted last; under lock */
-  atomic_uint in_a_row;            /* submissions of that thread, none of other threads being between them */
+  atomic_uint in_a_row;            /* submissions of that thread since the last one of another thread */
   WGPUBindGroupLayout probe;       /* empty; makes wgpu answer requests for an equal layout without calling the driver */
 };
 
@@ -217,7 +217,8 @@ void tgi_device_unlock(tg_device *device);
 /* Ends an object now or, where another thread has the lock, when that thread unlocks. Never waits. */
 void tgi_end(tg_device *device, tgi_ending *ending);
 
-/* Catch errors between begin and end; with the device's lock held. End returns 1 with a sentence when there was an error. */
+/* An error scope: catches errors of calls between begin and end. With the device's lock held. End returns 1 with a sentence when
+ * there was an error. */
 unsigned tgi_scope_begin(tg_device *device);
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err);
 
@@ -275,10 +276,11 @@ typedef struct tgi_step {
   tg_pipeline *pipeline;
   WGPUBindGroup group;             /* NULL: there are no workgroups, and the step is skipped */
   uint32_t groups[3];              /* workgroups along x, y, z; under the replay's run lock */
-  uint32_t made[3];                /* the same, as the replay was made */
+  uint32_t made[3];                /* the workgroups with which the replay was created */
 } tgi_step;
 
-/* Which timestamps a run takes: before the first dispatch and after each, or before the first and twice after the last. */
+/* The timestamps that a run takes. TGI_EACH: before the first dispatch and after each. TGI_ENDS: before the first dispatch and
+ * twice after the last. */
 typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;
 
 /* Encodes steps as one compute pass. */
@@ -290,14 +292,14 @@ int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, si
 /* ---- replay.c, reshape.c, run.c, slots.c, timestamps.c ---------------------------------------------------------------------- */
 
 typedef struct tgi_slot {
-  tg_buffer *buffer;               /* as large as any shape needs */
-  uint64_t bytes;                  /* under run_lock */
-  uint64_t made;                   /* the same, as the replay was made */
+  tg_buffer *buffer;               /* large enough for every shape that the plan accepts */
+  uint64_t bytes;                  /* of the tensor in the present shape; under run_lock */
+  uint64_t made;                   /* the bytes with which the replay was created */
   uint64_t place;                  /* offset in the staging buffer, for a buffer that cannot be mapped itself */
   uint8_t *shadow;                 /* of states: a copy of what the last run left in host memory */
   bool shadow_valid;
-  uint8_t *mapped;                 /* of inputs: mapped memory of the whole buffer for the next run; of outputs: mapped memory
-                                    * that still has the bytes of the tensor at `lent_to`; under run_lock */
+  uint8_t *mapped;                 /* of inputs: the mapped buffer, ready for the next run's bytes; of outputs: mapped memory that
+                                    * still holds the bytes of the tensor at `lent_to`; under run_lock */
   void *lent_to;
   bool written;                    /* this run has written to `mapped` */
 } tgi_slot;
@@ -322,12 +324,12 @@ struct tg_replay {
   tgi_mutex lent_lock;             /* held while `mapped` of an output is read; taken after run_lock */
   WGPUCommandBuffer prepared;      /* commands for the next plain run, encoded during the last one; under run_lock */
   tgi_timestamping prepared_timestamping;
-  uint64_t prepared_shape;         /* `shape` when they were encoded */
-  uint64_t shape;                  /* the number of its setting, 0 as it was made; under run_lock */
-  struct tgi_symbols *symbols;     /* of that setting, or NULL */
-  uint32_t repeats;                /* successful runs with this setting */
-  uint8_t *uniform_image;          /* the uniforms with the words of `symbols`; NULL before the first of them */
-  bool has_new_words;              /* the image is not on the device yet */
+  uint64_t prepared_shape;         /* `shape` when `prepared` was encoded */
+  uint64_t shape;                  /* number of the present setting, 0 for that of the creation; under run_lock */
+  struct tgi_symbols *symbols;     /* of the present setting, or NULL */
+  uint32_t repeats;                /* successful runs with the present setting */
+  uint8_t *uniform_image;          /* the uniforms for the present setting; NULL until one with symbols is used */
+  bool has_new_words;              /* the image has changed since it was written to the device */
   WGPUSubmissionIndex last_index;  /* under run_lock */
   bool has_last_index;
   WGPUQuerySet queries;            /* made by the first run that takes timestamps; under run_lock */
@@ -335,38 +337,38 @@ struct tg_replay {
   atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
 };
 
-/* What differs between runs of one replay: the numbers that `symbols` gave for the run's shapes. */
+/* Everything that depends on the shapes of a run, for one replay: the values that `symbols` yields for them. */
 typedef struct tgi_setting {
-  uint64_t number;                 /* unique; 0 as the replay was made */
-  struct tgi_symbols *symbols;     /* NULL: all is as the replay was made */
+  uint64_t number;                 /* unique; 0 for the setting with which the replay was created */
+  struct tgi_symbols *symbols;     /* NULL: the shapes are those of the creation */
   int64_t *registers;
   uint64_t *bytes;                 /* of inputs, outputs and states */
 } tgi_setting;
 
-/* Of all inputs, outputs and states of a run. */
+/* All ports of a run. */
 typedef struct tgi_ports {
   const tg_port *inputs, *outputs, *states;
-  const bool *stay;                /* per output: whether it is a tensor whose bytes may stay in mapped memory; NULL: none is */
+  const bool *stay;                /* for each output, whether its bytes may stay in mapped memory after the run; NULL: none may */
 } tgi_ports;
 
 typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, nanoseconds;
 } tgi_traffic;
 
-bool tgi_is_mappable(const tgi_slot *slot, WGPUMapMode mode);   /* itself, not in a staging buffer */
-bool tgi_can_map(const tgi_slot *slot, WGPUMapMode mode);       /* the same, where it has bytes */
-/* Unmaps what the last run left mapped, because wgpu refuses mapped buffers; with both locks held. */
+bool tgi_is_mappable(const tgi_slot *slot, WGPUMapMode mode);   /* whether the buffer itself can be mapped: it needs no staging */
+bool tgi_can_map(const tgi_slot *slot, WGPUMapMode mode);       /* whether it can be mapped now: it is mappable and has bytes */
+/* Unmaps the buffers that the last run left mapped, because wgpu refuses mapped buffers in a submission; with both locks held. */
 void tgi_unmap_ports(tg_replay *replay);
 int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
                    tgi_traffic *traffic, tg_error *err);
-/* Make room for timestamps, and fetch those of a run of the first `steps` dispatches, in nanoseconds (with TGI_EACH, those of
- * steps that did not run repeat the last one). With the run lock held. */
+/* tgi_timestamps_ready allocates memory for timestamps; tgi_timestamps_read fetches those of a run of the first `steps`
+ * dispatches, in nanoseconds (with TGI_EACH, the values of steps that did not run repeat the last one). With the run lock held. */
 int tgi_timestamps_ready(tg_replay *replay, tg_error *err);
 int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
                         tg_error *err);
-/* Gives a replay the numbers of a setting; with the run lock held. */
+/* Changes a replay to the shapes of a setting; with the run lock held. */
 int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err);
-/* Writes the uniforms where they have new words; with both locks held and a scope open. */
+/* Writes the uniforms to the device if they have changed; with both locks held and a scope open. */
 void tgi_write_uniforms(const tg_replay *replay);
 
 /* ---- symbols.c -------------------------------------------------------------------------------------------------------- */
@@ -376,26 +378,26 @@ typedef struct tgi_symbols {
   atomic_size_t refs;
   tgi_memory memory;               /* owns the lists */
   tg_symbols tables;
-  int32_t *shapes;                 /* those of the plan */
+  int32_t *shapes;                 /* the shapes for which the plan was made */
   size_t shape_count, register_count;
-  bool *is_open;                   /* per number of the shapes: whether it is a symbol's */
-  uint64_t *rooms;                 /* bytes of each port's buffer */
+  bool *is_open;                   /* for each number of the shapes, whether it is a symbol */
+  uint64_t *rooms;                 /* size of each port's buffer in bytes */
   uint32_t max_groups;
-  int64_t *made;                   /* registers for the plan's own shapes */
+  int64_t *made;                   /* the registers for `shapes` */
 } tgi_symbols;
 
 /* Checks and copies the tables of a plan. */
 tgi_symbols *tgi_symbols_create(const tg_plan_spec *spec, tg_error *err);
-/* Writes what follows from the plan's own shapes, and compares it with what its replay was made with, because nothing else would
- * show that they contradict each other. */
+/* Evaluates the tables for the plan's own shapes and compares the results with those with which its replay was created. Nothing
+ * else would reveal a contradiction. */
 int tgi_symbols_check(tgi_symbols *symbols, const tg_plan_spec *spec, const tgi_setting *setting, int32_t *output_shapes,
                       tg_error *err);
 void tgi_symbols_release(tgi_symbols *symbols);
-/* Returns whether the plan applies to these shapes, and writes what follows from them: all registers, and in the other lists,
- * which have the plan's own numbers, those that differ. */
+/* Returns whether the plan applies to these shapes, and evaluates the tables for them: writes all registers, and those entries of
+ * the other lists that depend on symbols (the caller has filled these with the plan's own numbers). */
 bool tgi_symbols_apply(const tgi_symbols *symbols, const int32_t *shapes, size_t count, int64_t *registers, uint64_t *bytes,
                        int32_t *output_shapes);
-/* Returns the bits of a word. */
+/* Returns the bits of a uniform of this type (TG_U32, ...) with this value. */
 uint32_t tgi_word_bits(uint32_t kind, int64_t number);
 
 #endif

@@ -1,4 +1,4 @@
-/* A partition: its 8 most recently used plans, by input shapes, those that follow from their symbols, and its counters. */
+/* A partition: its 8 most recently used plans by input shapes, the plans derived from their symbols, and counters. */
 #include "core/plans.h"
 
 /* Returns whether a flat list describes this number of tensors, with counts that exist as open extents. */
@@ -56,7 +56,7 @@ static tgi_plan *make_plan(const tg_plan_spec *spec, tgi_symbols *symbols) {
   return NULL;
 }
 
-/* Returns the plan for these shapes that follows from the symbols of another, or NULL. */
+/* Derives the plan for these shapes from the symbols of another; returns NULL where these do not apply. */
 static tgi_plan *follow(const tgi_plan *from, const int32_t *shapes, size_t count) {
   tg_plan_spec spec = {shapes, count, from->output_shapes, from->output_shape_count, from->replay, from->reason, NULL};
   tgi_symbols *symbols = from->setting.symbols;
@@ -77,7 +77,8 @@ static size_t index_of(const tgi_plans *plans, const int32_t *shapes, size_t cou
   return i;
 }
 
-/* Returns the plan that was made for these shapes, or was the last to follow from symbols; with tgi_lock held. */
+/* Returns the plan that was made for these shapes, or the last one derived from symbols if it has these shapes; with tgi_lock
+ * held. */
 static tgi_plan *look_up(tgi_plans *plans, const int32_t *shapes, size_t count) {
   size_t i = index_of(plans, shapes, count);
   tgi_plan *found = i < plans->count ? plans->list[i] : NULL;
@@ -91,7 +92,7 @@ static tgi_plan *look_up(tgi_plans *plans, const int32_t *shapes, size_t count) 
   return found;
 }
 
-/* Keeps the last plan that followed from another. */
+/* Keeps a derived plan with the plan from which it was derived, in place of the previous one. */
 static void keep_last(tgi_plans *plans, tgi_plan *from, tgi_plan *plan) {
   tgi_retain(plan);
   tgi_lock();
@@ -189,7 +190,7 @@ void tg_partition_adopt(tg_partition *partition, tg_partition *from) {
   tgi_unlock();
   for (size_t i = 0; i < count; i++)
     if (list[i]->replay) insert(&partition->plans, list[i]);
-    else tgi_plan_release(list[i]);   /* why shapes have no plan is found out anew */
+    else tgi_plan_release(list[i]);   /* plans that say why shapes have none are not taken over: the reason may be gone */
 }
 
 void tgi_partition_freed(tg_partition *partition) {

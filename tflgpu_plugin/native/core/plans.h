@@ -1,12 +1,11 @@
-/* The part of a partition that both frontends have: its plans by input shapes, and its counters. */
+/* What partitions of both hosts have in common: the plans by input shapes, and counters. */
 #ifndef TFLGPU_INTERNAL_PLANS_H
 #define TFLGPU_INTERNAL_PLANS_H
 
 #include "core/internal.h"
 #include "core/tensors.h"
 
-/* A plan for some input shapes. It stays usable after the partition has dropped it, and is immutable but for the members under
- * tgi_lock. */
+/* A plan for one set of input shapes. It stays usable after the partition has dropped it. Only members under tgi_lock change. */
 typedef struct tgi_plan {
   atomic_size_t refs;
   int32_t *shapes, *output_shapes; /* for each tensor its rank, then its extents */
@@ -17,8 +16,8 @@ typedef struct tgi_plan {
   const uint64_t *inputs, *outputs, *states;       /* bytes of each port, in `setting` */
   tgi_memory memory;               /* owns the lists and the text */
   uint64_t used;                   /* the list's clock at the last use; under tgi_lock */
-  struct tgi_plan *last;           /* the plan that followed from the symbols of this one for the last other shapes, or NULL;
-                                    * under tgi_lock */
+  struct tgi_plan *last;           /* the plan that was derived last from the symbols of this one, for other shapes; or NULL; under
+                                    * tgi_lock */
 } tgi_plan;
 
 enum { TGI_MAX_PLANS = 8 };
@@ -30,8 +29,8 @@ typedef struct tgi_plans {
   uint64_t clock;
 } tgi_plans;
 
-/* Numbers of tensors. The shapes of all inputs and the numbers in some of them (`values`) select the plan; the first `ports`
- * inputs are those of its replay. After its outputs, a replay has counts, which are not given to the host. */
+/* Numbers of tensors. The shapes of all inputs and the contents of some of them (`values`) select the plan; the first `ports`
+ * inputs are inputs of its replay. After the outputs, a replay has `counts`, which the host does not get. */
 typedef struct tgi_arity {
   size_t inputs, ports, values, outputs, counts, states;
 } tgi_arity;
@@ -42,16 +41,16 @@ struct tg_partition {
   int64_t number;
   tgi_arity arity;
   tgi_plans plans;
-  tgi_habit **habits;              /* of each output, where the host keeps tensors on the GPU, else NULL */
+  tgi_habit **habits;              /* one per output if the host keeps tensors on the GPU, else NULL */
   atomic_uint live, times_freed;
   atomic_ullong runs, host_runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
-/* Returns the plan for these shapes, or one that follows from the symbols of another; retained, or NULL. */
+/* Returns the plan for these shapes, derived from the symbols of another if needed; retained. NULL: there is none. */
 tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count);
 void tgi_plan_release(tgi_plan *plan);
 void tgi_plans_drop(tg_partition *partition);
-/* The host has freed the partition. Python may keep it, for a report or for what the host makes next. */
+/* Records that the host has freed the partition. Python may still refer to it, for a report or for the host's next partition. */
 void tgi_partition_freed(tg_partition *partition);
 /* Calls tg_replay_run and counts the bytes. */
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err);

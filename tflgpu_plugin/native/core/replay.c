@@ -117,8 +117,8 @@ static int rehearse(tg_replay *replay, const tg_replay_spec *spec, tg_error *err
   return failed;
 }
 
-/* Sets the offsets in a staging buffer of slots whose buffers lack a usage, with room for all that these hold; returns the size
- * of the staging buffer. */
+/* Gives each slot that cannot be mapped an offset in a staging buffer, with room for its whole buffer; returns the size of the
+ * staging buffer. */
 static uint64_t stage(tgi_slot *slots, size_t count, WGPUBufferUsage usage) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Giving a replay the numbers of another shape. Its pipelines, buffers and bind groups stay. */
+/* Changes a replay to other shapes: uniforms, workgroups and sizes. Its pipelines, buffers and bind groups stay. */
 #include "core/internal.h"
 
 static void put_word(tg_replay *replay, const tg_word *word, int64_t number) {
@@ -17,7 +17,7 @@ static void put_numbers(tg_replay *replay, const tgi_symbols *symbols, const int
   }
 }
 
-/* A state of another size is written anew. */
+/* Sets the sizes of ports. A state whose size changes is uploaded again. */
 static void put_bytes(tg_replay *replay, const uint64_t *bytes) {
   for (tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++) {
     uint64_t now = bytes ? *bytes++ : slot->made;

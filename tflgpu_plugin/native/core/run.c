@@ -2,8 +2,8 @@
 #include "core/run.h"
 
 enum {
-  LONG_RUN = 200000000,            /* nanoseconds; encoding takes next to nothing of such a run */
-  LASTING = 8                      /* runs after which a shape is worth the loss of commands prepared for another */
+  LONG_RUN = 200000000,            /* nanoseconds; encoding is a negligible part of a run that takes this long */
+  LASTING = 8                      /* after this many runs with one shape, commands prepared for another shape are dropped */
 };
 
 /* ---- one run ---------------------------------------------------------------------------------------------------------- */
@@ -15,7 +15,7 @@ static void encode(const tgi_run *r, bool staged, WGPUCommandEncoder encoder) {
   tgi_ports_encode_outputs(r, encoder);
 }
 
-/* Returns whether other runs may have the same commands: all steps, from host memory to host memory. */
+/* Returns whether commands for this run may serve other runs, too: it runs all steps, from host memory to host memory. */
 static bool is_plain(const tgi_run *r) {
   const tg_replay *replay = r->replay;
   bool plain = r->steps == replay->step_count;
@@ -24,7 +24,7 @@ static bool is_plain(const tgi_run *r) {
   return plain;
 }
 
-/* `staged`: inputs that cannot be mapped come from the staging buffer instead of queue writes. */
+/* Encodes the commands of a run. `staged`: inputs that cannot be mapped come from the staging buffer, not from queue writes. */
 static WGPUCommandBuffer make_commands(const tgi_run *r, bool staged, tg_error *err) {
   tg_device *device = r->replay->device;
   unsigned mark = tgi_scope_begin(device);
@@ -33,9 +33,9 @@ static WGPUCommandBuffer make_commands(const tgi_run *r, bool staged, tg_error *
   return tgi_finish(device, encoder, mark, err);
 }
 
-/* Encodes the next run's commands while the device works on this one; not after the first run of a shape, which may be the only
- * one, and not where commands for a shape that does not come again would change states. Commands for a shape that gives way to
- * another one cost a run, so that of a plan for many shapes only one that lasts has them. */
+/* Encodes the next run's commands while the device executes this one. Not after the first run with a shape, which may be the only
+ * one. Prepared commands must be submitted even if the shape changes (see drop_prepared), which costs as much as a run and changes
+ * states. So a plan with symbols prepares commands only once a shape lasts, and only without states. */
 static void prepare_next(const tgi_run *r) {
   tg_error ignored;
   tg_replay *replay = r->replay;
@@ -47,8 +47,8 @@ static void prepare_next(const tgi_run *r) {
   replay->prepared_shape = replay->shape;
 }
 
-/* Submits commands for another shape than that of the last runs, because wgpu-native leaks those that are not submitted. They
- * run on what the last run left; this run writes its inputs afterwards. */
+/* Gets rid of prepared commands for another shape than that of the last runs, by submitting them: wgpu-native leaks commands that
+ * are not submitted. They compute with the inputs of the last run; the present run writes its inputs afterwards. */
 static int drop_prepared(const tgi_run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   WGPUSubmissionIndex index;
@@ -70,7 +70,7 @@ static WGPUCommandBuffer take_commands(tgi_run *r, tg_error *err) {
   return prepared;
 }
 
-/* Refuses buffers of other partitions that a run on another thread is reading back. */
+/* Fails if a port is a buffer of another partition that another thread has mapped to read it. */
 static int check_unmapped(const tgi_run *r, tg_error *err) {
   bool busy = false;
   for (size_t i = 0; i < r->replay->input_count; i++)
@@ -104,7 +104,7 @@ static int submit(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
   return failed;
 }
 
-/* A run whose results all stay on the device is not waited for, but the run before it is, so that work does not pile up. */
+/* A run whose results all stay on the device is not waited for. Instead the previous run is, so that work does not pile up. */
 static void wait_for_previous(tg_replay *replay, WGPUSubmissionIndex index) {
   if (replay->has_last_index) tgi_wait(replay->device, replay->last_index);
   replay->last_index = index;
@@ -121,7 +121,7 @@ static int finish(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
   return tgi_ports_take_outputs(r, err);
 }
 
-/* With the run lock held. */
+/* Runs the replay; with the run lock held. */
 static int run_locked(tgi_run *r, tg_error *err) {
   tgi_ticket ticket;
   tgi_ports_take_back(r->replay);

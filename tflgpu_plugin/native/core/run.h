@@ -1,4 +1,4 @@
-/* One run of a replay, shared by the files that encode it and that move its inputs and results. */
+/* One run of a replay: declarations for run.c, which encodes it, and run_ports.c, which moves its inputs and results. */
 #ifndef TFLGPU_INTERNAL_RUN_H
 #define TFLGPU_INTERNAL_RUN_H
 
@@ -19,23 +19,24 @@ typedef struct tgi_run {
   tgi_traffic traffic;
 } tgi_run;
 
-/* ---- run_ports.c: its inputs and results, with the run lock held --------------------------------------------------------- */
+/* ---- run_ports.c: inputs and results of a run, with the run lock held ---------------------------------------------------- */
 
-/* Results are the outputs, then the states. */
+/* The results are the outputs, followed by the states. */
 size_t tgi_result_count(const tgi_run *r);
 const tg_port *tgi_result(const tgi_run *r, size_t i);
 
-/* Before the pass. */
+/* Called before the compute pass. */
 int tgi_ports_check(const tgi_run *r, tg_error *err);
 void tgi_ports_take_back(tg_replay *replay);
 void tgi_ports_write_mapped(tgi_run *r);
 void tgi_ports_write(tgi_run *r);                  /* with the device's lock held and a scope open */
 
-/* Around the pass, in the same commands; `staged`: inputs that cannot be mapped come from the staging buffer. */
+/* Encode copies before and after the compute pass, in the same commands. `staged`: inputs that cannot be mapped come from the
+ * staging buffer. */
 void tgi_ports_encode_inputs(const tgi_run *r, bool staged, WGPUCommandEncoder encoder);
 void tgi_ports_encode_outputs(const tgi_run *r, WGPUCommandEncoder encoder);
 
-/* After the pass. */
+/* Called after the compute pass. */
 void tgi_ports_list_mappings(tgi_run *r);
 void tgi_ports_keep_inputs(const tgi_run *r);
 int tgi_ports_take_outputs(tgi_run *r, tg_error *err);

@@ -2,7 +2,7 @@
 #include "core/run.h"
 #include "core/tensors.h"
 
-/* Results are the outputs, then the states. */
+/* The results are the outputs, followed by the states. */
 size_t tgi_result_count(const tgi_run *r) { return r->replay->output_count + r->replay->state_count; }
 
 const tg_port *tgi_result(const tgi_run *r, size_t i) {
@@ -10,7 +10,7 @@ const tg_port *tgi_result(const tgi_run *r, size_t i) {
   return i < outputs ? &r->outputs[i] : &r->states[i - outputs];
 }
 
-/* Checks the sizes and devices of ports. Those that stay on the device have no bytes of the host's. */
+/* Checks the sizes and devices of ports. Outputs that stay on the device have no host memory. */
 static int check_list(const tgi_run *r, const char *what, const tg_port *ports, const tgi_slot *slots, size_t count,
                       tg_error *err) {
   for (size_t i = 0; i < count; i++) {
@@ -38,7 +38,7 @@ int tgi_ports_check(const tgi_run *r, tg_error *err) {
 
 static bool is_staged(const tgi_slot *input) { return !tgi_is_mappable(input, WGPUMapMode_Write); }
 
-/* Copies what tensors still have in mapped memory of the last run. */
+/* Copies the tensors that are still in mapped memory of the last run to their own memory. */
 void tgi_ports_take_back(tg_replay *replay) {
   for (size_t i = 0; i < replay->output_count; i++) {
     tgi_slot *slot = &replay->outputs[i];
@@ -145,7 +145,7 @@ static int find_mapped(const tgi_run *r, tgi_slot *slot, const uint8_t *staged, 
 
 static bool stays(const tgi_run *r, size_t i) { return r->stay && i < r->replay->output_count && r->stay[i]; }
 
-/* Leaves results to the tensors at their ports. With the run lock held, so that the next run takes them back. */
+/* Lets tensors refer to results in mapped memory. With the run lock held, so that the next run can take the memory back. */
 static void lend(tgi_run *r) {
   for (size_t i = 0; i < r->replay->output_count; i++) {
     tgi_slot *slot = &r->replay->outputs[i];
@@ -156,7 +156,7 @@ static void lend(tgi_run *r) {
   }
 }
 
-/* Why kernels reject a run, by the number that they give put_check. */
+/* The reasons for which kernels reject a run, by the number that they pass to put_check. */
 static const char *const FLAGS[] = {
     "",
     ("An integer of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "

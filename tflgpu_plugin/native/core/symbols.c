@@ -1,9 +1,9 @@
-/* The symbols of a plan: what follows from the shapes of a run, without Python. */
+/* The symbols of a plan: derives everything that depends on the shapes of a run, without calling Python. */
 #include "core/internal.h"
 
 /* ---- checks -------------------------------------------------------------------------------------------------------- */
 
-/* Returns whether a position of a flat list of shapes is an extent, or one of a value's numbers. */
+/* Returns whether the entry at this position of a flat list of shapes is an extent or a value's number, rather than a rank. */
 static bool is_extent(const int32_t *shapes, size_t count, size_t position) {
   size_t next = 0;                 /* rank */
   if (position >= count) return false;
@@ -97,7 +97,7 @@ static int check_tables(const tg_plan_spec *spec, size_t registers, tg_error *er
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------- */
 
-/* Divides, rounding down: the rest has the sign of b. */
+/* Divides and rounds down, so that the remainder has the sign of b. Returns false where the quotient does not exist. */
 static bool divide(int64_t a, int64_t b, int64_t *quotient, int64_t *rest) {
   if (!b || (b == -1 && a == INT64_MIN)) return false;
   *quotient = a / b;
@@ -140,8 +140,8 @@ uint32_t tgi_word_bits(uint32_t kind, int64_t number) {
   return bits;
 }
 
-/* Sets the symbols, and returns whether these shapes are the plan's but for them. Of places that differ one is wrong, whichever
- * was the last to set their symbol. */
+/* Sets the symbols from these shapes. Returns whether all other numbers are those of the plan, and all places of a symbol have the
+ * same number. */
 static bool read_shapes(const tgi_symbols *symbols, const int32_t *shapes, size_t count, int64_t *registers) {
   const tg_symbols *tables = &symbols->tables;
   if (count != symbols->shape_count) return false;

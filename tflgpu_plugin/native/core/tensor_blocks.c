@@ -1,11 +1,11 @@
-/* Memory for tensors that a host keeps on the GPU: allocating it, and keeping freed memory for reuse. */
+/* Memory for tensors that a host keeps on the GPU: allocates it, and keeps freed memory for reuse. */
 #include "core/tensor_blocks.h"
 
 enum { MOST_KEPT = 256 };          /* blocks */
 
 /* All under tgi_lock. */
 static struct {
-  tgi_block **list;                /* of the blocks in use, by address */
+  tgi_block **list;                /* blocks in use, sorted by address */
   size_t count, room;
   tgi_block *kept;
   tg_tensor_state state;
@@ -23,7 +23,7 @@ static size_t position(const uint8_t *address) {
   return low;
 }
 
-/* Returns the block in use that has this address, or NULL. */
+/* Returns the block in use that contains this address, or NULL. */
 static tgi_block *block_of(const void *address) {
   size_t at = position(address);
   tgi_block *found = at ? all.list[at - 1] : NULL;
@@ -92,7 +92,7 @@ tgi_tensor *tgi_tensor_remove_others(tgi_range r) {
 
 /* ---- memory ---------------------------------------------------------------------------------------------------------- */
 
-/* Rounds up by at most an eighth, so that freed blocks fit tensors that grow or shrink a little. */
+/* Rounds a size up by at most an eighth, so that freed blocks also fit tensors that are a little larger or smaller. */
 static size_t block_bytes(size_t bytes) {
   size_t step = 64;
   while (step < bytes / 16) step *= 2;
@@ -153,7 +153,7 @@ void *tgi_tensor_alloc(size_t bytes) {
   return NULL;
 }
 
-/* Cuts off what is kept beyond the bounds; under the lock. */
+/* Removes the oldest blocks kept for reuse until they are within the limits; returns them. Under the lock. */
 static tgi_block *cut(size_t most_blocks, uint64_t most_bytes) {
   tgi_block **at = &all.kept;
   uint64_t bytes = 0;
@@ -169,7 +169,7 @@ static tgi_block *cut(size_t most_blocks, uint64_t most_bytes) {
   return rest;
 }
 
-/* What was in a freed block has no meaning any more; its buffers serve the next tensors there. */
+/* Marks the contents of a freed block as meaningless. Its device buffers are kept for the next tensors at the same place. */
 static void forget(tgi_block *freed) {
   for (tgi_tensor *one = freed->tensors; one; one = one->next) {
     one->on_host = true;

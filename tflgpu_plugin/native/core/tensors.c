@@ -1,4 +1,4 @@
-/* Tensors that a host keeps on the GPU: where their bytes are, and moving them. */
+/* Tensors that a host keeps on the GPU: records where their bytes are, and copies them. */
 #include "core/tensor_blocks.h"
 
 /* ---- moving bytes ---------------------------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ static int read_buffer(tg_buffer *buffer, void *to, tg_error *err) {
   return failed;
 }
 
-/* Finds the tensor again, if its bytes are still where they were; with tgi_lock held. */
+/* Returns the tensor if its bytes are still where they were found, else NULL; with tgi_lock held. */
 static tgi_tensor *again(stale found) {
   tgi_tensor *one = tgi_tensor_find(tgi_range_of(found.memory, found.bytes), tgi_tensor_is_exact);
   bool same = one && !one->on_host && one->lender == found.lender;
@@ -51,7 +51,7 @@ static void is_on_host(stale found) {
   tgi_unlock();
 }
 
-/* Copies what is in other host memory to `to`; with the lock of the replay that owns it, which may be about to unmap it. */
+/* Copies bytes from borrowed memory to `to`. Takes the lock of the replay that owns the memory, which may be about to unmap it. */
 static bool copy_lent(stale found, void *to) {
   if (found.replay) tgi_mutex_lock(&found.replay->lent_lock);
   bool still = is_still(found);
@@ -66,7 +66,7 @@ static void drop(stale found) {
   tg_replay_release(found.replay);
 }
 
-/* Brings the whole tensor to its host memory, and drops what was found. */
+/* Copies the whole tensor to its own host memory, and releases the references in `found`. */
 static int bring(stale found, tg_error *err) {
   int failed = 0;
   if (!found.buffer) copy_lent(found, found.memory);
@@ -82,7 +82,8 @@ static stale stale_of(const tgi_tensor *one, uint8_t *memory) {
   return found;
 }
 
-/* Returns one of the tensors in this range whose bytes are elsewhere. beyond: only those that reach out of the range. */
+/* Returns one of the tensors in this range whose bytes are elsewhere. beyond: considers only tensors that extend beyond the
+ * range. */
 static stale find_stale(const void *address, uint64_t bytes, bool beyond) {
   stale found = {0};
   tgi_lock();
@@ -113,8 +114,7 @@ int tgi_tensor_read(const void *address, uint64_t bytes, tg_error *err) {
   return tgi_tensor_settle(address, bytes, false, err);
 }
 
-/* Gives the tensor its new buffer; returns one of the old ones that is of no use. An output that stays in host memory needs
- * none. */
+/* Sets the tensor's new buffer, or none for an output that stays in host memory; returns an old buffer to release, if any. */
 static tg_buffer *replace_buffer(tgi_tensor *one, tg_buffer *buffer) {
   tg_buffer *old = one->buffer, *garbage = one->spare;
   if (buffer == old || (!buffer && !one->habit)) return NULL;
@@ -124,11 +124,11 @@ static tg_buffer *replace_buffer(tgi_tensor *one, tg_buffer *buffer) {
     garbage = one->spare = NULL;
   }
   if (!old || atomic_load(&old->refs) == 1) return old;
-  one->spare = old;                /* the run that wrote `buffer` has read it */
+  one->spare = old;                /* in use: the run that wrote `buffer` reads the old one */
   return garbage;
 }
 
-/* Whoever writes a part of a tensor has read the rest of it back before, see tgi_tensor_settle. */
+/* If only a part of a tensor is written, the caller has copied the rest to host memory before, see tgi_tensor_settle. */
 void tgi_tensor_set(void *address, uint64_t bytes, tgi_written what) {
   tgi_tensor *made = calloc(1, sizeof *made), *others = NULL;
   tg_buffer *garbage = NULL;
@@ -158,7 +158,7 @@ void tgi_tensor_set(void *address, uint64_t bytes, tgi_written what) {
   tg_buffer_release(garbage);
 }
 
-/* Lets `to` refer to the same buffer; a run that writes to either makes a new one. */
+/* Copies a tensor on the device by reference: `to` refers to the same buffer. A run that writes to either makes a new buffer. */
 static bool share(void *to, const void *from, uint64_t bytes) {
   tg_buffer *buffer = NULL;
   tgi_lock();
@@ -174,7 +174,7 @@ static bool share(void *to, const void *from, uint64_t bytes) {
   return true;
 }
 
-/* Copies a tensor from where its bytes are now, unless that is its own memory or a device. */
+/* Copies a tensor whose bytes are in borrowed memory; returns false if they are at its own address or on a device. */
 static bool copy_from_lender(void *to, const void *from, uint64_t bytes) {
   stale found = {0};
   tgi_lock();
@@ -204,9 +204,9 @@ int tgi_tensor_copy(void *to, const void *from, uint64_t bytes, tg_error *err) {
 
 /* ---- inputs and outputs that need no copy ------------------------------------------------------------------------------- */
 
-enum { DEEP = 4, MOST = 64, LEAST = 4096 };      /* runs within each other; tensors of a run, and bytes of one */
+enum { DEEP = 4, MOST = 64, LEAST = 4096 };      /* nested runs; tensors per run; bytes below which a copy is cheaper */
 
-/* What a run on this thread has borrowed, or may leave in mapped memory. */
+/* Tensors of a run on this thread that refer to borrowed memory. */
 typedef struct loans {
   uint64_t run;
   bool borrows;
@@ -231,7 +231,7 @@ void tgi_run_begin(bool borrows) {
   if (present()) *present() = (loans){.run = atomic_fetch_add(&runs, 1) + 1, .borrows = borrows};
 }
 
-/* Copies what outlives the run. */
+/* Copies a tensor that outlives the run from borrowed memory to its own. */
 static void repay(void *address, uint64_t bytes, uint64_t run) {
   tg_error ignored;
   stale found = {0};

@@ -181,14 +181,14 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
 /* ---- plans.c ------------------------------------------------------------------------------------------------ */
 
-/* How a plan follows from the shapes of a run. Registers are int64: first the symbols, then the constants, then one per formula.
+/* How a plan depends on the shapes of a run. Registers are int64: first the symbols, then the constants, then one per formula.
  * A plan does not apply to shapes with which a guard fails, a formula overflows or divides by zero, a word does not fit its type,
  * an extent or a port's bytes are negative or larger than int32 or the port's buffer, or a number of workgroups is 0 or over
  * the adapter's limit. A quotient is rounded down; the sign of a remainder is that of its divisor. */
 enum { TG_PLUS, TG_TIMES, TG_QUOTIENT, TG_REMAINDER, TG_ROUNDED_UP, TG_LARGER, TG_SMALLER };
 enum { TG_ZERO, TG_NOT_ZERO, TG_NOT_NEGATIVE };
 enum { TG_U32, TG_I32, TG_F32 };
-typedef struct tg_place { uint32_t position, reg; } tg_place;      /* in a flat list of shapes, not a rank */
+typedef struct tg_place { uint32_t position, reg; } tg_place;      /* position of an extent in a flat list of shapes */
 typedef struct tg_formula { uint32_t operation, a, b; } tg_formula;   /* operands: earlier registers */
 typedef struct tg_guard { uint32_t kind, reg; } tg_guard;
 typedef struct tg_word { uint32_t offset, reg, kind; } tg_word;    /* offset in the uniforms, a multiple of 4 */
@@ -196,7 +196,7 @@ typedef struct tg_group { uint32_t dispatch, axis, reg; } tg_group;   /* workgro
 typedef struct tg_size { uint32_t port, reg; } tg_size;            /* bytes of a port: inputs, then outputs, then states */
 
 typedef struct tg_symbols {
-  const tg_place *places; size_t place_count;      /* in `shapes`; places of one symbol are equal, all other numbers are the plan's */
+  const tg_place *places; size_t place_count;      /* in `shapes`; a symbol's places must be equal, all other entries the plan's */
   size_t symbol_count;                             /* each symbol has a place */
   const int64_t *constants; size_t constant_count;
   const tg_formula *formulas; size_t formula_count;
@@ -204,8 +204,8 @@ typedef struct tg_symbols {
   const tg_word *words; size_t word_count;
   const tg_group *groups; size_t group_count;
   const tg_size *sizes; size_t size_count;
-  const tg_place *extents; size_t extent_count;    /* in `output_shapes`, but not of counts */
-  const void *uniforms; size_t uniform_bytes;      /* all uniforms of the plan as it was made */
+  const tg_place *extents; size_t extent_count;    /* in `output_shapes`, except those that a run counts */
+  const void *uniforms; size_t uniform_bytes;      /* all uniforms of the plan, for its own shapes */
 } tg_symbols;
 
 /* A plan of a partition. shapes: for each input of the partition its rank, then its extents, and for each of its values a count,

@@ -1,6 +1,7 @@
-/* Tensors on the GPU, for onnxruntime: memory, allocator, copies. All adapters have one memory, "gpu" 0 without a vendor, because
- * a tensor gets to a device only when a run uses it. Beside another provider with such memory, which onnxruntime's WebGPU provider
- * has, we announce none: the host knows memory by these numbers only, and would pass our tensors to that provider. */
+/* Tensors on the GPU for onnxruntime: memory info, allocator, copies. All adapters share one memory, "gpu" 0 without a vendor,
+ * because a tensor moves to a device only when a run uses it. If another provider has announced the same memory, as onnxruntime's
+ * WebGPU provider does, we announce none: the host distinguishes memory only by these numbers, and would pass our tensors to that
+ * provider. */
 #include "ort/internal.h"
 
 /* ---- values ------------------------------------------------------------------------------------------------------------ */
@@ -97,7 +98,7 @@ typedef struct copying {
   const tgo_value *const *from;
   tgo_value *const *to;
   size_t count;
-  bool borrows;                    /* as far as the present run does */
+  bool borrows;                    /* a tensor may refer to its source, which lasts until the run ends, instead of a copy */
   tg_error err;
   int failed;
 } copying;
@@ -117,7 +118,7 @@ static void copy_all(void *given) {
 }
 
 static tgo_status *run_copies(copying *c) {
-  if (tgi_run_is_present()) copy_all(c);   /* then the host has given up Python's lock */
+  if (tgi_run_is_present()) copy_all(c);   /* the host has released the GIL for the run */
   else tgi_without_python(copy_all, c);
   tgi_log_deliver();
   return c->failed ? tgi_coded_status(c->factory->api, TGO_FAIL, c->err.text) : NULL;

@@ -134,7 +134,7 @@ static bool gives(tg_ort_partition *const *partitions, size_t count, const char 
   return false;
 }
 
-/* Notes what on_run_start must know. */
+/* Records what on_run_start needs to know about the graph. */
 static int note_graph(tgi_ep *ep, const tgo_graph *graph, tg_ort_partition *const *partitions, size_t count, tg_error *err) {
   const tgo_api *api = ep->factory->api;
   const tgo_node *parent = NULL;
@@ -333,7 +333,8 @@ int64_t tg_ort_identified(void) {
   return number;
 }
 
-/* Where partitions give all outputs and are in no body, the host's copies from the CPU during a run are those of its inputs. */
+/* If partitions compute all outputs of the model and none is in a control-flow body, all copies that the host makes from the CPU
+ * during a run are of the run's inputs. */
 static tgo_status *on_run_start(tgo_ep *host, const tgo_run_options *options) {
   const tgi_ep *ep = (const tgi_ep *)host;
   tgi_run_begin(ep->gives_outputs && !ep->in_bodies);

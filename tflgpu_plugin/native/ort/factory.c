@@ -2,8 +2,8 @@
 #include "ort/internal.h"
 
 enum { MAX_DEVICES = 8 };
-static const char context_prefix[] = "ep.context_";           /* of session settings about compiled models */
-static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* of our options in session settings, as the host spells it */
+static const char context_prefix[] = "ep.context_";           /* prefix of session settings about compiled models */
+static const char prefix[] = "ep.tflgpuexecutionprovider.";   /* prefix of our options in session settings, as the host spells it */
 
 /* Returns the decimal number at the start of a text. (strtoul of newer headers requires glibc 2.38, and wheels run with older
  * ones.) */
@@ -20,7 +20,7 @@ static const char *key_for_us(const char *key) {
 }
 
 typedef struct creation {
-  tg_ort_callbacks functions;      /* those that the session keeps */
+  tg_ort_callbacks functions;      /* the session keeps a copy */
   const char *const *keys, *const *values;
   size_t count;
   uint32_t adapters[MAX_DEVICES];

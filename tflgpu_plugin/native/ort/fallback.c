@@ -77,7 +77,7 @@ int tg_ort_set_model(void *host, const tg_ort_model *model, tg_error *err) {
   return 0;
 }
 
-/* Arguments and result of a call into Python. */
+/* Arguments and result of the call that asks Python for the model of a partition. */
 typedef struct asking {
   tgi_compute *compute;
   const char *reason;

@@ -16,8 +16,8 @@ typedef struct tgi_factory {
   tgo_factory host;                /* first, so that the host's pointer is a tgi_factory's, too */
   const tgo_api *api;
   const tgo_ep_api *ep_api;
-  tgo_memory *memory;              /* of tensors on the GPU; or NULL */
-  tgo_kernel_registry *kernels;    /* of the copies between this memory and the CPU's; or NULL */
+  tgo_memory *memory;              /* memory of tensors on the GPU; or NULL */
+  tgo_kernel_registry *kernels;    /* kernels that copy between this memory and the CPU's; or NULL */
 } tgi_factory;
 
 /* A session, owned by the host. */
@@ -26,21 +26,21 @@ typedef struct tgi_ep {
   const tgi_factory *factory;
   const tgo_logger *logger;
   tgi_client client;
-  tg_ort_callbacks functions;      /* of the package that made it, which may have been imported anew since */
+  tg_ort_callbacks functions;      /* callbacks of the package that made it, which may have been imported again since */
   tg_ort_partition **claimed;      /* partitions of the newest claim, with a reference to each */
   size_t claimed_count;
-  bool gives_outputs;              /* partitions give all outputs of the model */
+  bool gives_outputs;              /* partitions compute all outputs of the model */
   bool in_bodies;                  /* there are partitions in bodies of control flow */
 } tgi_ep;
 
 struct tg_ort_partition {
   tg_partition base;
-  tg_ort_callbacks functions;      /* of the session that claimed it */
+  tg_ort_callbacks functions;      /* number of the session that claimed it */
   tgi_memory memory;               /* owns the following lists */
   uint64_t *nodes;                 /* sorted */
   size_t node_count;
   char **inputs, **outputs, **guards, **values;
-  void **guard_data;               /* the bytes that the guards must have */
+  void **guard_data;               /* the bytes that the guarded inputs must have */
   uint64_t *guard_bytes;
   size_t guard_count;
   void *context;                   /* data for a compiled model or, unless embedded, the name of its file */
@@ -90,7 +90,7 @@ tgo_status *tgi_get_devices(tgo_factory *host, const tgo_hardware *const *hardwa
 
 /* ---- device_memory.c -------------------------------------------------------------------------------------------------- */
 
-/* Makes what a factory announces: memory and kernels. */
+/* Creates what the factory announces to the host: memory and kernels. */
 tgo_status *tgi_announce(tgi_factory *factory);
 tgo_status *tgi_create_allocator(tgo_factory *host, const tgo_memory *memory, const tgo_pairs *options,
                                  tgo_allocator **allocator);

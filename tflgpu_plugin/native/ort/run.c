@@ -9,13 +9,13 @@ typedef struct call {
   tg_error *err;
   tgi_memory memory;               /* owns the following lists except shapes */
   tg_port *inputs, *outputs;       /* counts follow the outputs */
-  void **addresses;                /* of outputs that the host gets */
+  void **addresses;                /* addresses of outputs in memory that the host gets */
   bool *stay;                      /* see tgi_ports */
   int32_t *counts;
-  void **counted;                  /* per output: memory of ours where a count says how much the host gets, else NULL */
+  void **counted;                  /* for each output, our own memory if a count determines its size for the host, else NULL */
   int32_t *shapes;                 /* for each input rank and extents, then for each of `values` a count and numbers */
   size_t shape_count, shape_room;
-  int built;                       /* Python's answer to the shapes */
+  int built;                       /* result of Python's build for these shapes */
   int code;                        /* status code for a failed run; with TGO_EP_FAIL the host gives up the provider */
 } call;
 
@@ -116,7 +116,7 @@ static bool is_counted(const int32_t *shape) {
   return false;
 }
 
-/* Gets an output of this shape, with the counts of the run as open extents; NULL where it is not requested. */
+/* Gets an output of this shape, whose open extents are counts of the run; its address is NULL if it is not requested. */
 static int get_output(const call *c, size_t i, const int32_t *shape, tgo_value **value) {
   const char *name = c->partition->outputs[i];
   int64_t dims[8];
@@ -158,7 +158,7 @@ static int read_outputs(call *c, const tgi_plan *plan) {
   return 0;
 }
 
-/* Copies to the host as much of an output as the run has counted. */
+/* Copies the counted part of an output to the host. */
 static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes) {
   size_t size = 0, lines = 1;
   tgo_value *value = NULL;
@@ -217,7 +217,7 @@ static int check_inputs(const call *c, const tgi_plan *plan) {
   return 0;
 }
 
-/* Finds the tensors that are on the GPU, or will be. */
+/* Sets the ports of tensors that are on the GPU, or will be after the run. */
 static int find_tensors(call *c, tg_device *device) {
   for (size_t i = 0; i < c->partition->base.arity.ports; i++)
     if (tgi_tensor_input(device, &c->inputs[i], c->err)) return 1;
@@ -270,7 +270,7 @@ static int run(call *c) {
   return failed;
 }
 
-/* Runs the host's kernels, whose errors are the model's own, after the GPU has failed. */
+/* Runs the host's own kernels after the GPU has failed. Their errors are errors of the model. */
 static tgo_status *run_elsewhere(const call *c, int *failed) {
   tg_error err = {0};
   tgo_status *status = NULL;

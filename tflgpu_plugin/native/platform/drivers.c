@@ -17,7 +17,7 @@
 
 enum { NAMES = 64, LENGTH = 256 };
 
-/* The first LLVM symbol of each library. It is copied, because the library may be unloaded meanwhile. */
+/* The first LLVM symbol of each library. The name is copied, because the library may be unloaded meanwhile. */
 typedef struct {
   size_t count;
   char text[NAMES][LENGTH];

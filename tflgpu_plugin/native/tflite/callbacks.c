@@ -1,4 +1,4 @@
-/* Calls of Python: to make a delegate, to prepare a graph, to compile a plan for other shapes. */
+/* Calls into Python: they make a delegate, prepare a graph, or compile a plan for other shapes. */
 #include "tflite/internal.h"
 
 static tg_tflite_callbacks table;

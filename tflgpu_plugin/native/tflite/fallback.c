@@ -29,7 +29,7 @@ typedef struct fallback {
 /* Size of an element by the number of its type; 0 for types without a size. */
 static const uint8_t ELEMENT_BYTES[MOST_TYPES] = {0, 4, 4, 1, 8, 0, 1, 2, 8, 1, 2, 8, 16, 8, 0, 0, 4, 2, 1, 2};
 enum { TYPE_INT4 = 18 };
-#define MOST_ELEMENTS (PTRDIFF_MAX / 32)   /* of a tensor, with at most 16 bytes each */
+#define MOST_ELEMENTS (PTRDIFF_MAX / 32)   /* elements of a tensor, of at most 16 bytes each */
 
 /* Returns SIZE_MAX for invalid shapes: kernels compute negative extents for inputs that are too small. */
 static size_t bytes_of(int32_t type, const tgl_ints *dims) {
@@ -166,7 +166,7 @@ static int open_fallback(fallback *f, const tg_kernel *kernel, tgl_context *host
 
 /* ---- nodes that run other graphs of the model ------------------------------------------------------------------------------ */
 
-/* These nodes look their tensors up in the host's graph, which therefore has ours during a call. */
+/* Exchanges tensors of the host's graph for ours during a call, because some nodes look their tensors up in that graph. */
 static void exchange(fallback *f, const tgl_ints *list) {
   for (int32_t k = 0; k < list->size; k++) {
     if (list->data[k] < 0) continue;
@@ -332,7 +332,7 @@ static int give_output(const fallback *f, int32_t index, tg_error *err) {
   return 0;
 }
 
-/* Fetches inputs that are on the device only. */
+/* Copies inputs that are only on the device to the host. */
 static int fetch_inputs(const tg_kernel *kernel, tgl_context *context, tg_error *err) {
   for (size_t i = 0; i < kernel->base.arity.inputs; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
@@ -352,12 +352,12 @@ int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err) 
   for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) failed = give_output(&f, kernel->outputs[i], err);
   close_fallback(&f);
   if (failed) return 1;
-  tgi_handles_withdraw(kernel, context);   /* outputs of an earlier run on the device are outdated */
+  tgi_handles_withdraw(kernel, context);   /* outputs that an earlier run left on the device are outdated now */
   tgi_newest_drop(kernel);
   return 0;
 }
 
-/* Marks an output whose size only a run determines. */
+/* Marks an output whose size is only known after a run. */
 static void leave_open(tgl_tensor *tensor) {
   if (tensor->allocation == TGL_IN_DYNAMIC) return;
   tensor->allocation = TGL_IN_DYNAMIC;

@@ -1,7 +1,7 @@
 /* Outputs that stay on the device: the host gets a handle, and asks for the bytes when one of its own nodes reads the tensor. */
 #include "tflite/internal.h"
 
-/* A handle's number is never used twice, so an old one is not found instead of giving other bytes. */
+/* A handle. Numbers are never used twice: an outdated handle is not found, rather than referring to other bytes. */
 typedef struct record {
   int32_t handle;                  /* first, for tgi_compare */
   tg_kernel *kernel;               /* without a reference: a kernel withdraws its handles before it is freed */

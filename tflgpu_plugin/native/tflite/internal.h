@@ -15,7 +15,7 @@ typedef struct tgi_delegate {
   tgl_delegate host;               /* first, so that the host's pointer is a tgi_delegate's, too */
   tgi_client client;
   atomic_size_t refs;
-  tg_tflite_callbacks functions;   /* of the package that made it, which may have been imported anew since */
+  tg_tflite_callbacks functions;   /* callbacks of the package that made it, which may have been imported again since */
   const tgl_registration *registration;
 } tgi_delegate;
 
@@ -61,7 +61,7 @@ int tgi_report(tgl_context *context, const char *prefix, const char *text); /* r
 /* Returns the number of a new delegate, and the callbacks of the package that made it; 0 with a sentence. */
 int64_t tgi_create(const char *const *keys, const char *const *values, size_t count, tg_tflite_callbacks *functions,
                    tg_error *err);
-/* These fail with a sentence where the callbacks are cleared, too. */
+/* These also fail with a sentence if the callbacks have been cleared. */
 int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err);
 int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err);
 /* Reports that a run was done on the host's own kernels for this reason. */

@@ -128,8 +128,8 @@ static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, tg_error 
   return tgi_fail(err, "Output tensor \"%s\" does not have the shape of its plan, %s.", name_of(tensor), text);
 }
 
-/* Takes an input from the partition that made it, on the device, where its bytes stay valid when the host has copied them for
- * another node. Without such a partition, the host's bytes are used unless they are stale. */
+/* Takes an input on the device from the partition that computed it. (Its bytes there stay valid even if the host has copied them
+ * for another node.) If no partition has it, the host's bytes are used unless they are stale. */
 static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tgi_plan *plan, size_t i, ports *p, tg_error *err) {
   size_t index;
   tg_kernel *maker;

@@ -1,9 +1,9 @@
-/* The plan of a kernel for the host's present shapes. */
+/* Selects the plan of a kernel for the host's present shapes. */
 #include "tflite/internal.h"
 
 static size_t rank_of(const tgl_tensor *tensor) { return tensor->dims ? (size_t)tensor->dims->size : 0; }
 
-/* Returns ranks and extents of the inputs, one after the other, which the caller frees; NULL without memory. */
+/* Returns a list of the rank and the extents of each input, which the caller frees; NULL if there is no memory. */
 static int32_t *present_shapes(const tg_kernel *kernel, const tgl_context *context, size_t *count) {
   const int32_t *tensors = kernel->inputs;
   size_t used = 0, total = 0, tensor_count = kernel->base.arity.inputs;
