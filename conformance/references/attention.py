@@ -38,13 +38,13 @@ def attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, lengths: Array | None = None,
     scale: float = 1.0, softcap: float = 0.0, causal: bool = False, past: int | None = 0,
     window: int = 0, heads: int = 1, kv_heads: int = 0, joined: bool | None = None,
-    empty: float = nan, mends: bool = False,
+    empty: float = nan, mends: bool = False, keys: int | None = None,
 ) -> Array:  # fmt: skip
     packed = q.ndim == 3 if joined is None else joined
     q, k, v = (
         _split(x, n) for x, n in ((q, heads), (k, kv_heads or heads), (v, kv_heads or heads))
     )
-    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    k, v = (np.repeat(x[:, :, :keys], q.shape[1] // x.shape[1], axis=1) for x in (k, v))
     scores = rounded(rounded(scale * (q @ k.swapaxes(2, 3))), q.shape[3])
     if softcap:
         scores = rounded(softcap * np.tanh(scores / softcap))

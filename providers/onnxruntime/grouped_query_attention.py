@@ -15,7 +15,7 @@ from tflgpu_plugin.providers import Builder
 
 from .attention import BOTH_PASTS, as_integers, gathered, heads_first, of_heads
 from .presence import absent, together, unread
-from .rearranging import cut, parts
+from .rearranging import parts
 from .rotary import turned
 
 KEY, VALUE, PAST_KEY, PAST_VALUE, LAST, TOTAL, COS, SIN = 1, 2, 3, 4, 5, 6, 7, 8
@@ -37,11 +37,11 @@ def grouped_query(e: Builder) -> list[int | None]:
     k, v = (heads_first(e, t, kv_heads) for t in (k, v))
     if e.has(PAST_KEY):  # also where the past is empty: the next run reads it
         pasts = zip((PAST_KEY, PAST_VALUE), (k, v), strict=True)
-        k, v = (_joined(e, e.x(p), new, first, before + length) for p, new in pasts)
+        k, v = (_joined(e, e.x(p), new, first, most) for p, new in pasts)
     y = of_heads(e, (q, k, v), (heads, kv_heads), None, lengths, causal=True, joined=True,
-                 past=None if before else 0, window=max(e.integer("local_window_size", -1), 0),
-                 softcap=e.number("softcap", 0.0))  # fmt: skip
-    return [y, *(_filled(e, t, _buffer(e)) for t in (k, v))]
+                 keys=before + length, past=None if before else 0, softcap=e.number("softcap", 0.0),
+                 window=max(e.integer("local_window_size", -1), 0))  # fmt: skip
+    return [y, k, v]
 
 
 def _angles(e: Builder, table: int, first: int, length: int) -> int:
@@ -54,18 +54,11 @@ def _angles(e: Builder, table: int, first: int, length: int) -> int:
 def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
     """Returns `past` with `new` (keys or values) written from position `first` of each batch on,
     extended with zeros to `total` positions."""
-    batch, heads, _, depth = e.shape(new)
-    held = cut(e, past, [*map(slice, (batch, heads, min(_buffer(e), total), depth))])
-    held = _filled(e, held, total)
-    return e.add("update_slice", held, new, first, axis=2, ends=True, raises=True)
-
-
-def _filled(e: Builder, t: int, total: int) -> int:
-    """Returns `t` [batch, heads, positions, depth] padded with zeros to `total` positions."""
-    batch, heads, length, depth = e.shape(t)
-    if length >= total:
-        return t
-    return e.add("concat", t, e.filled((batch, heads, total - length, depth)), axis=2)
+    batch, heads, length, depth = e.shape(past)
+    if length < total:
+        room = e.filled((batch, heads, total - length, depth))
+        past = e.add("concat", past, room, axis=2)
+    return e.add("update_slice", past, new, first, axis=2, ends=True, raises=True)
 
 
 def _buffer(e: Builder) -> int:

@@ -96,6 +96,69 @@ def test_an_input_that_nobody_reads_has_a_buffer() -> None:
     assert len(plan.inputs) == 2
 
 
+def appended(past: Shape, new: Shape, axis: int = 2, extra: str = "") -> Graph:
+    """A cache as an output, which attention reads; with `extra`, another op does, too."""
+    b = Net()
+    old, more = b.input(past), b.input(new)
+    present = b.op("concat", old, more, axis=axis)
+    shape = b.shape(present)
+    q = b.input((*shape[:2], 3, shape[3]))
+    y = b.op("attention", q, present, present, None, None, scale=0.5, empty=0.0)
+    return b.graph(y, present, *([b.op(extra, present)] if extra else []))
+
+
+def written(depth: int, moved: bool = False, **more: int) -> Graph:
+    """The same with a cache of fixed length, in which new rows replace others."""
+    b = Net()
+    old = b.input((2, 2, 9, depth))
+    new, starts = b.input((2, 2, 2, depth)), b.input((2,), "i32")
+    x = b.op("neg", old) if moved else old
+    present = b.op("update_slice", x, new, starts, axis=2, raises=True)
+    q = b.input((2, 4, 1, depth))
+    y = b.op("attention", q, present, present, None, None, scale=0.5, heads=4, kv_heads=2,
+             empty=0.0, **more)  # fmt: skip
+    return b.graph(y, present)
+
+
+CACHE, TOKEN = (2, 3, 5, 8), (2, 3, 1, 8)
+APPENDED = {
+    "rows": appended(CACHE, TOKEN),
+    "heads": appended(CACHE, (2, 1, 5, 8), 1),
+    "one head": appended((1, 1, 5, 8), (1, 1, 1, 8)),
+    "columns": appended(CACHE, (2, 3, 5, 4), 3),
+    "written": written(8),
+    "written, few keys": written(8, keys=6),
+}
+STORED = {
+    "half of a vec4": appended((2, 3, 5, 6), (2, 3, 1, 6)),
+    "parts of half a vec4": appended((2, 3, 5, 6), (2, 3, 5, 2), 3),
+    "read by another": appended(CACHE, TOKEN, extra="neg"),
+    "written, half of a vec4": written(6),
+    "written, computed": written(8, moved=True),
+}
+
+
+@pytest.mark.parametrize("name", APPENDED)
+def test_a_cache_is_made_and_read_in_the_hosts_buffer(name: str) -> None:
+    made = labels(APPENDED[name])
+    new_rows = ["pack"] * name.startswith("written")
+    writes = "update_slice" if new_rows else "concat"
+    assert made == [*new_rows, writes, "attention", "unpack"]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_cache_that_needs_device_storage_is_converted(name: str) -> None:
+    graph = STORED[name]
+    assert labels(graph).count("unpack") == len(graph.outputs)
+
+
+def test_the_next_value_of_a_state_is_not_made_in_an_output() -> None:
+    graph = appended(CACHE, TOKEN)
+    made = replace(graph, states=((graph.inputs[0], graph.outputs[1]),), inputs=graph.inputs[1:])
+    assert graph.outputs[1] in compiler.lower(graph, TARGET).hosted
+    assert graph.outputs[1] not in compiler.lower(made, TARGET).hosted
+
+
 def _conv_of(shape: Shape) -> Graph:
     b = Net()
     x = b.input(shape)
@@ -112,7 +175,9 @@ def _two_names() -> Graph:
 
 
 def _agree(graph: Graph, tolerance: float = 0.0) -> None:
-    given = {t: seeded(graph.shape(t)) for t in graph.inputs}
+    starts = np.array([5, 0], np.int32)
+    given = {t: seeded(graph.shape(t)) if graph.tensors[t].dtype == "f32" else starts
+             for t in graph.inputs}  # fmt: skip
     found = run_graph(graph, given)
     for tensor, expected in evaluate(graph, given).items():
         assert np.abs(found[tensor] - expected).max() <= tolerance
@@ -134,6 +199,12 @@ def test_turned_tensors_keep_their_places(channels: int) -> None:
 @pytest.mark.parametrize("shape", [(), (7,), (1, 9), (3, 8), (1, 5, 3, 4), (2, 3, 4), (2, 9)])
 def test_tensors_in_the_hosts_buffer_keep_their_places(shape: Shape) -> None:
     _agree(relu(shape))
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("graph", [*APPENDED.values(), *STORED.values()])
+def test_caches_keep_their_places(graph: Graph) -> None:
+    _agree(graph, 1e-5)
 
 
 @pytest.mark.adapter

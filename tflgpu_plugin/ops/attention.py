@@ -1,18 +1,19 @@
 """`attention(q, k, v, mask | None, lengths | None): scale, softcap, causal, past, window, heads,
-kv_heads, joined, empty, mends`: softmax(scale * q k' + mask) v of each head, without a matrix of
-scores in memory.
+kv_heads, keys, joined, empty, mends`: softmax(scale * q k' + mask) v of each head, without a matrix
+of scores in memory.
 
 q is [batch, heads, queries, depth], k [batch, kv_heads, keys, depth] and v [batch, kv_heads, keys,
 width]. Each may instead have rank 3, [batch, length, heads * depth or width], where the attributes
 give the number of heads (default 1). The result has rank 3 if `joined` (default: if q has), and the
 width of v. Consecutive heads of q share a head of k and v.
 
-`softcap` (default 0: none) limits scores before the mask is added; the mask broadcasts to [batch,
-heads, queries, keys]. `lengths` (int32) is the number of keys of each batch. With `causal`, query i
-sees the last `window` (default 0: all) keys up to i + past (default 0); with past=None the last
-query is at the last key of its batch. A query that sees no key gets the value `empty` (default
-NaN): all its keys are masked by -inf or also, if `empty` is a number, by the lowest float32. With
-`mends`, a query with a NaN score gets `empty` too, and the lowest float32 does not mask."""
+Only the first `keys` (default: all) of k and v are read. `softcap` (default 0: none) limits scores
+before the mask is added; the mask broadcasts to [batch, heads, queries, keys]. `lengths` (int32) is
+the number of keys of each batch. With `causal`, query i sees the last `window` (default 0: all)
+keys up to i + past (default 0); with past=None the last query is at the last key of its batch. A
+query that sees no key gets the value `empty` (default NaN): all its keys are masked by -inf or
+also, if `empty` is a number, by the lowest float32. With `mends`, a query with a NaN score gets
+`empty` too, and the lowest float32 does not mask."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import spreads
 from tflgpu_plugin.ops.forms import Form, Forms, always
+from tflgpu_plugin.ops.host_order import by_vectors
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
@@ -68,6 +70,10 @@ def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
     do not fit together."""
     given = zip(_operands(node), _heads(node), strict=True)
     q, k, v = (with_heads(graph.shape(tensor), heads) for tensor, heads in given)
+    if (keys := node.attributes.get("keys")) is not None:
+        if keys > k[2]:
+            raise Misfit(f"{list(k)} has fewer than {keys} keys")
+        k, v = ((*shape[:2], keys, shape[3]) for shape in (k, v))
     divided = q[1] % k[1] == 0 if k[1] else q[1] == 0
     if not (q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3] and divided):
         raise Misfit(f"{list(q)}, {list(k)} and {list(v)} do not fit")
@@ -163,11 +169,11 @@ def _operands_of(a: Attention) -> tuple[dict[str, Access], dict[str, object]]:
     """Returns the operands, and the kernel parameters with their strides."""
     low, node = a.low, a.node
     mask, lengths = (*node.inputs[MASK:], None, None)[:2]
-    reads = {name: Access(low.stored(node.operand(k))) for k, name in enumerate("qkv")}
-    parameters: dict[str, object] = {}
-    for name, tensor in zip("qkvy", (*_operands(node), node.outputs[0]), strict=True):
-        heads = a.q[1] if name in "qy" else a.k[1]
-        parameters |= steps_of(name, low.graph.shape(tensor), heads)
+    reads, parameters = dict[str, Access](), steps_of("y", low.graph.shape(node.outputs[0]), a.q[1])
+    for name, tensor, heads in zip("qkv", _operands(node), (a.q[1], *a.k[1:2] * 2), strict=True):
+        source, strides = by_vectors(low, tensor)
+        reads[name] = Access(source)
+        parameters |= steps_of(name, low.graph.shape(tensor), heads, strides)
     if mask is not None:
         reads["m"] = Access(low.stored(mask))
         parameters |= spread_steps("m", low.graph.shape(mask))
@@ -278,10 +284,12 @@ def _teams(target: Target, tiles: int, keys: int) -> int:
     return found
 
 
-def steps_of(name: str, shape: Shape, heads: int) -> dict[str, object]:
+def steps_of(
+    name: str, shape: Shape, heads: int, strides: tuple[int, ...] = ()
+) -> dict[str, object]:
     """Returns the strides in vec4 of batches, heads, rows and slices; for the result also the
-    slices of a head."""
-    strides = vector_strides(shape)
+    slices of a head. `strides` are those of the axes, by default in device storage."""
+    strides = strides or vector_strides(shape)
     if len(shape) == 4:
         batch, head, row, slice_ = strides
         first = 0
@@ -326,8 +334,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
         return True
     for position, (tensor, shape) in enumerate(zip(_operands(node), (q, k, v), strict=True)):
         if len(steps.shape(tensor)) == 3:
-            batch, heads, length, depth = shape
-            split_ = steps.reshape(tensor, (batch, length, heads, depth))
+            batch, heads, _, depth = shape
+            split_ = steps.reshape(tensor, (batch, -1, heads, depth))
             inputs[position] = steps.add("transpose", split_, perm=(0, 2, 1, 3))
     made = steps.add("attention", *inputs, **attributes | {"joined": False})
     if len(steps.shape(node.outputs[0])) == 3:
@@ -341,9 +349,9 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(q[:3]) * k[2] * (q[3] + v[3])
 
 
-ATTRIBUTES = "causal empty heads joined kv_heads mends past? scale! softcap window"
+ATTRIBUTES = "causal empty heads joined keys kv_heads mends past? scale! softcap window"
 OPS = (
     Op("attention", refuse, shapes, FORMS, "accumulate", types=("f32", "i32"), work=_work,
-       kind="product", by_head=True, fuses=True, decompose=decompose, accumulates=False,
-       operands="xxx??"),
+       kind="product", by_head=True, takes_rows=3, fuses=True, decompose=decompose,
+       accumulates=False, operands="xxx??"),
 )  # fmt: skip

@@ -53,7 +53,8 @@ KINDS: Mapping[str, Kind] = {
         (INTEGER, "axis batch batch_axis batch_dims begin_mask classes count each ellipsis_mask "
                   "end_mask expand multiplier new_axis_mask padding paddings past perm samples "
                   "shape shrink_axis_mask squeeze steps time_axis window"),
-        (COUNT, "bits block dilations directions groups heads kv_heads p rank size strides width"),
+        (COUNT, "bits block dilations directions groups heads keys kv_heads p rank size strides "
+                "width"),
         (NUMBER, "alpha beta bias bound cell_clip cubic_a empty epsilon extrapolation gamma "
                  "gate_clip high lambd least levels low negative overlap positive proj_clip rest "
                  "roi scale scales softcap"),

@@ -11,10 +11,11 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target, geometry, planar
+from tflgpu_plugin.ir import Geometry, Graph, Misfit, Node, Refusal, Shape, Target, geometry, planar
 from tflgpu_plugin.ops.axes import Axis
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
+from tflgpu_plugin.ops.host_order import flat, home, settle
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Raw, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import axis_of, part, whole
@@ -62,14 +63,19 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 def lower(low: Lowering, node: Node) -> None:
     """Records copies of vec4 if every part begins at a vec4, else copies of floats."""
-    parts = _parts(low.graph, node)
+    parts, output, makers = _parts(low.graph, node), node.outputs[0], low.graph.producers()
     if len(parts) == 1:
-        low.alias(node.outputs[0], parts[0].tensor)
+        low.alias(output, parts[0].tensor)
         return
-    if all(p.reading.form == "vectors" for p in parts):
-        makers = low.graph.producers()
-        for group in _groups([_copy(low, makers, p.tensor, p.reading) for p in parts]):
-            _vectors(low, node, group)
+    if raw := home(low, output):
+        moved = _parts(low.graph, node, flat(low.graph.shape(output)))
+        if _by_vectors(moved):
+            settle(low, output, raw)
+            _copies(low, node, [_copy(low, makers, p, None) for p in moved], raw)
+            return
+    if _by_vectors(parts):
+        copies = [_copy(low, makers, p, p.reading.block) for p in parts]
+        _copies(low, node, copies, output)
         return
     for p in parts:
         _floats(low, node, p, p is parts[-1])
@@ -78,20 +84,22 @@ def lower(low: Lowering, node: Node) -> None:
 def in_place(graph: Graph, node: Node) -> list[int]:
     """Returns the inputs that may be produced directly in the output."""
     parts = _parts(graph, node)
-    if any(p.reading.form != "vectors" for p in parts):
-        return []
-    return [p.tensor for p in parts if p.reading.block is not None]
+    return [p.tensor for p in parts if p.reading.block is not None] if _by_vectors(parts) else []
 
 
-def _parts(graph: Graph, node: Node) -> list[Part]:
-    """Returns the parts that are not empty."""
+def _by_vectors(parts: Sequence[Part]) -> bool:
+    return all(p.reading.form == "vectors" for p in parts)
+
+
+def _parts(graph: Graph, node: Node, stored: Geometry | None = None) -> list[Part]:
+    """Returns the parts that are not empty; `stored` is the layout of the output."""
     whole, found, start = graph.shape(node.outputs[0]), list[Part](), 0
     axis = axis_of(node.attributes["axis"], len(whole))
     for tensor in _given(node):
         shape = graph.shape(tensor)
         if prod(shape):
             view = part(whole, axis, start, shape[axis])
-            reading = read(view, geometry(whole), geometry(shape))
+            reading = read(view, stored or geometry(whole), geometry(shape))
             found.append(Part(tensor, axis, start, shape[axis], reading))
         start += shape[axis]
     return found
@@ -118,26 +126,27 @@ class Copy:
         return found
 
 
-def _copy(low: Lowering, makers: Mapping[int, Node], tensor: int, into: Reading) -> Copy:
-    """Returns the copy of an input to where `into` would read it in the output. It reads before any
-    op that only moves the data, and from the host's buffer where possible, so that these need no
-    launch."""
+def _copy(low: Lowering, makers: Mapping[int, Node], copied: Part, block: int | None) -> Copy:
+    """Returns the copy of a part to its place in the output, where it is contiguous at vec4 `block`
+    unless that is None. It reads before any op that only moves the data, and from the host's buffer
+    where possible, so that these need no launch."""
+    tensor, into = copied.tensor, copied.reading
     stored = low.geometry(tensor)
     straight = Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
-    if into.block is None:
+    if block is None:
         node = makers.get(tensor)
         view = view_of(low.graph, node) if node is not None and not node.epilogue else None
         given = tensor if node is None or view is None else node.operand()
         view, inside = view or whole(low.graph.shape(tensor)), low.geometry(given)
         source, raw = low.stored(given), host_buffer(low, given)
         if raw is not None:
-            source, inside = raw, geometry((prod(low.graph.shape(given)),))
+            source, inside = raw, flat(low.graph.shape(given))
         found = read(view, inside, stored)
         axes = _both(found, into) if found.form == "vectors" else None
         if axes is not None:
             return Copy(source, stored.vectors, axes, found.base, into.base)
     axes = _both(straight, into) or []
-    return Copy(low.stored(tensor), stored.vectors, axes, 0, into.base, into.block)
+    return Copy(low.stored(tensor), stored.vectors, axes, 0, into.base, block)
 
 
 def _both(given: Reading, made: Reading) -> list[tuple[Axis, Axis]] | None:
@@ -174,26 +183,29 @@ def _groups(copies: Sequence[Copy]) -> list[list[Copy]]:
     return groups
 
 
-def _vectors(low: Lowering, node: Node, copies: Sequence[Copy]) -> None:
-    """Records a launch that copies the vec4 of these parts."""
-    stored = low.geometry(node.outputs[0])
-    parameters: dict[str, object] = {"spatial": stored.spatial, "slices": stored.slices}
-    vectors = 0
-    for n, copy in enumerate(copies):
-        vectors += copy.vectors
-        parameters |= copy.parameters(n, vectors)
-    low.dispatch(
-        Kernel(
-            "concat",
-            parameters | {"vectors": vectors},
-            {"vectors": True, "ranks": [len(copy.axes) for copy in copies]},
-        ),
-        node,
-        {f"x{n}": copy.source for n, copy in enumerate(copies)},
-        {"y": node.outputs[0]},
-        workgroups(vectors),
-        stores=Stores(fused=False, copies=copies[0].block),
-    )
+def _copies(low: Lowering, node: Node, copies: Sequence[Copy], target: int | Raw) -> None:
+    """Records launches that copy the vec4 of parts to the output or, in the host's order, to its
+    buffer."""
+    shape = low.graph.shape(node.outputs[0])
+    stored = flat(shape) if isinstance(target, Raw) else geometry(shape)
+    for group in _groups(copies):
+        parameters: dict[str, object] = {"spatial": stored.spatial, "slices": stored.slices}
+        vectors = 0
+        for n, copy in enumerate(group):
+            vectors += copy.vectors
+            parameters |= copy.parameters(n, vectors)
+        low.dispatch(
+            Kernel(
+                "concat",
+                parameters | {"vectors": vectors},
+                {"vectors": True, "ranks": [len(copy.axes) for copy in group]},
+            ),
+            node,
+            {f"x{n}": copy.source for n, copy in enumerate(group)},
+            {"y": target},
+            workgroups(vectors),
+            stores=Stores(fused=False, copies=group[0].block),
+        )
 
 
 def _floats(low: Lowering, node: Node, part: Part, last: bool) -> None:

@@ -77,6 +77,8 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
     writes the padding of `raw`, with undefined values. Raises Unsupported for a dtype without a
     device form."""
     dtype, value = _dtype(low, node, tensor), low.graph.tensors[tensor]
+    if tensor in low.hosted and low.hosted[tensor].raw == raw:
+        return  # it was computed there
     root = low.root(tensor)
     same = raw.role == "output" and dtype in SAME and in_host_order(low.geometry(tensor))
     if same and isinstance(root, int) and root not in low.homes:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Stores
-from tflgpu_plugin.ops.movement import ANY
+from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ops.host_order import flat, home, settle
+from tflgpu_plugin.ops.lowering import CHECK, Access, Kernel, Lowering, Source, Stores
+from tflgpu_plugin.ops.movement import ANY, host_buffer, workgroups
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
 
@@ -37,9 +38,11 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 def lower(low: Lowering, node: Node) -> None:
     """Records one launch with four elements of the result per thread."""
     (shape, update, _), axis = _shapes(low.graph, node), node.attributes.get("axis")
+    source, target, stored = _where(low, node)
     given = low.geometry(node.operand(1))
     parameters: dict[str, object] = {
-        "channels": low.geometry(node.operand()).channels, "update_channels": given.channels,
+        "channels": stored.channels, "spatial": stored.spatial, "slices": stored.slices,
+        "vectors": stored.vectors, "update_channels": given.channels,
         "update_spatial": given.spatial, "update_slices": given.slices,
     }  # fmt: skip
     levels, raises = _levels(shape, update, axis), bool(node.attributes.get("raises"))
@@ -49,7 +52,7 @@ def lower(low: Lowering, node: Node) -> None:
             f"extent{k}": many, f"span{k}": few, f"stride{k}": prod(n for _, n, _ in behind),
             f"apart{k}": prod(n for _, _, n in behind),
         }  # fmt: skip
-    low.each_vector(
+    low.dispatch(
         Kernel(
             "update_slice",
             parameters,
@@ -61,13 +64,25 @@ def lower(low: Lowering, node: Node) -> None:
         ),
         node,
         {
-            "x": low.stored(node.operand()),
+            "x": source,
             "updates": Access(low.stored(node.operand(1)), 1),
             "starts": Access(low.stored(node.operand(2)), 1),
         },
-        checked=raises,
+        {"out": target, **({"check": Access(CHECK, 0)} if raises else {})},
+        workgroups(stored.vectors),
         stores=Stores(fused=False),
     )  # fmt: skip
+
+
+def _where(low: Lowering, node: Node) -> tuple[Source, Source, Geometry]:
+    """Returns where x is read and the result is written, and their layout: in the host's buffers
+    where that is possible for both."""
+    x, output = node.operand(), node.outputs[0]
+    given, made = host_buffer(low, x, alone=False), home(low, output)
+    if given is None or made is None:
+        return low.stored(x), output, low.geometry(x)
+    settle(low, output, made)
+    return given, made, flat(low.graph.shape(x))
 
 
 def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | None, int, int]]:
