@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, asks, needs
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, asks, integer, larger, needs, smaller
 from tflgpu_plugin.ops import detection
 from tflgpu_plugin.providers import Builder
 
@@ -180,7 +180,7 @@ def _argsort(e: Builder, x: int) -> int:
 def _most(e: Builder) -> int:
     """Returns how many boxes a NonMaxSuppression selects per class."""
     count = e.optional(2)
-    return 0 if count is None else max(min(int(count.flat[0]), e.shape()[1]), 0)
+    return 0 if count is None else smaller(larger(integer(count.flat[0]), 0), e.shape()[1])
 
 
 def _overlap(e: Builder) -> float | int:
@@ -241,7 +241,7 @@ def chosen_boxes(e: Builder) -> int:
             "chosen_boxes", *here, None, None if known else overlap, classes=classes, count=each,
             least=least, overlap=overlap if known else None, rest=0.0, numbered=True,
         )  # fmt: skip
-        slots = e.const(np.arange(each).reshape(1, each))
+        slots = e.reshape(e.numbers(e.counting(each)), (1, each))
         chosen.append(e.reshape(labels, (classes * each,)))
         there.append(e.reshape(e.add("less", slots, found, dtype="bool"), (classes * each,)))
     places, count = places_of(e, joined(e, there))

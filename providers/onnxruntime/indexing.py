@@ -33,7 +33,7 @@ EYE = needs(
 DEPTH = needs(
     "constant.invalid",
     "A depth of at least 1.",
-    lambda e: int(e.value(1).min()) > 0,
+    lambda e: bool(e.value(1).min() > 0),
     kind=Impossible,
 )
 OFF_AND_ON = needs("shape.mismatch", "Two values (off, on).", lambda e: e.shape(e.x(2)) == (2,))
@@ -63,7 +63,7 @@ def trilu(e: Builder) -> int:
     """Builds Trilu: keeps the elements on one side of diagonal k, which need not be constant, and
     sets others to 0."""
     upper, ahead, dtype = e.integer("upper", 1), _ahead(e), e.dtype()
-    if e.known(e.get(1)):
+    if e.known(e.get(1)) and not e.symbolic:
         k = int(e.value(1).reshape(-1)[0]) if e.has(1) else 0
         kept = e.const(ahead >= k if upper else ahead <= k, np.bool_)
     else:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from math import prod
 
 import numpy as np
 
 from tflgpu_plugin.ir import (
     COUNTS,
-    Array,
     Impossible,
     Refusal,
     Unfit,
     asks,
     from_front,
     integer,
+    is_symbolic,
     larger,
     needs,
     sliced,
@@ -166,26 +167,27 @@ def _padded(e: Builder) -> tuple[Sequence[int], Sequence[int]]:
     return range(e.rank()) if axes is None else axes, e.listed("pads", 1) or ()
 
 
-def _table(e: Builder) -> Array:
-    """Returns the pads [rank, 2] before and after each axis; negative ones crop it."""
+def _pairs(e: Builder) -> list[tuple[int, int]]:
+    """Returns the pads before and after each axis; negative ones crop it."""
     axes, amounts = _padded(e)
-    table = np.zeros((e.rank(), 2), np.int64)
+    pairs = [(0, 0)] * e.rank()
     for k, axis in enumerate(axes):
-        table[e.axis(axis, e.rank())] = amounts[k], amounts[k + len(axes)]
-    return table
+        pairs[e.axis(axis, e.rank())] = amounts[k], amounts[k + len(axes)]
+    return pairs
 
 
 def pad(e: Builder) -> int:
     """Builds Pad; negative pads crop first."""
-    mode, x, table = e.text("mode", "constant"), e.x(), _table(e)
-    if table.min(initial=0) < 0:
-        shape = e.shape(x)
-        ranges = [slice(max(0, -b), n - max(0, -a)) for (b, a), n in zip(table, shape, strict=True)]
-        x, table = cut(e, x, ranges), np.maximum(table, 0)
+    mode, x, pairs = e.text("mode", "constant"), e.x(), _pairs(e)
+    if any(amount < 0 for pair in pairs for amount in pair):
+        sides = zip(pairs, e.shape(x), strict=True)
+        x = cut(e, x, [slice(larger(0, -b), n - larger(0, -a)) for (b, a), n in sides])
+        pairs = [(larger(before, 0), larger(after, 0)) for before, after in pairs]
     filling = e.const(e.scalar(2, "value", 0.0))
     if e.dtype(x) in COUNTS:
         filling = e.x(2) if e.has(2) else e.const(0, np.int32)
-    return e.add("pad", x, e.index(table), filling, mode=mode)
+    table = e.index(np.array(pairs, object if is_symbolic(chain(*pairs)) else np.int64))
+    return e.add("pad", x, table, filling, mode=mode)
 
 
 def crop(e: Builder) -> int:
@@ -249,8 +251,9 @@ PADS = needs(
 @asks("shape.too_large", kind=Unfit)
 def cropped(e: Builder) -> bool:
     """Negative pads that crop at most the extent of an axis, less unless the mode is constant."""
-    left = e.shape() + np.minimum(_table(e), 0).sum(1)
-    return bool(left.min(initial=1) >= (e.text("mode", "constant") != "constant"))
+    least = int(e.text("mode", "constant") != "constant")
+    pairs = zip(e.shape(), _pairs(e), strict=True)
+    return all(n + smaller(b, 0) + smaller(a, 0) >= least for n, (b, a) in pairs)
 
 
 STORED = needs(

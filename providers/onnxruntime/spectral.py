@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import asks
+from tflgpu_plugin.ir import asks, integer
 from tflgpu_plugin.ops.spectrum import matrix
 from tflgpu_plugin.providers import Builder
 
@@ -49,8 +49,9 @@ def _length(e: Builder) -> int:
 def stft(e: Builder) -> int:
     """Builds STFT: gathers the frames, multiplies them by the window, then by the DFT matrix."""
     batch, parts, length, frames = _frames(e)
-    starts = np.arange(frames) * int(e.value(1).reshape(-1)[0])
-    places = e.index((starts[:, None] + np.arange(length)).reshape(-1))
+    starts = e.add("mul", e.counting(frames), e.index([_step(e)]))
+    places = e.add("add", e.reshape(starts, (frames, 1)), e.counting(length))
+    places = e.reshape(places, (frames * length,))
     signal = e.reshape(e.x(), (batch, e.shape()[1], parts))
     cut = e.add("gather", signal, places, axis=1)
     cut = e.reshape(cut, (batch * frames, length, parts))
@@ -66,9 +67,13 @@ def _frames(e: Builder) -> tuple[int, int, int, int]:
     batch, samples, *parts = e.shape()
     length = e.shape(e.x(2))[0] if e.has(2) else 0
     if e.has(3):
-        length = int(e.value(3).reshape(-1)[0])
-    step = int(e.value(1).reshape(-1)[0])
-    return batch, (*parts, 1)[0], length, (samples - length) // step + 1
+        length = integer(e.value(3).reshape(-1)[0])
+    return batch, (*parts, 1)[0], length, (samples - length) // _step(e) + 1
+
+
+def _step(e: Builder) -> int:
+    """Returns the distance between the frames of an STFT."""
+    return integer(e.value(1).reshape(-1)[0])
 
 
 # ---- conditions ----------------------------------------------------------------------------------
@@ -94,7 +99,7 @@ def framed(e: Builder) -> bool:
     shape = e.shape()
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (2,)):
         return False
-    if not (e.has(2) or e.has(3)) or int(e.value(1).reshape(-1)[0]) < 1:
+    if not (e.has(2) or e.has(3)) or _step(e) < 1:
         return False
     _, parts, length, frames = _frames(e)
     fits = not e.has(2) or e.shape(e.x(2)) == (length,)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, Tensor
+from tflgpu_plugin.ir.symbolic import symbolic
 
 
 class Editor:
@@ -62,8 +63,10 @@ class Editor:
         )
 
     def indices(self, values: Any) -> int:
-        """Returns the id of a new int32 constant, such as axes, a shape or paddings."""
-        return self.constant(np.asarray(values, np.int32), dtype="i32")
+        """Returns the id of a new int32 constant, such as axes, a shape or paddings, of which some
+        may be symbolic."""
+        array = np.asarray(values)
+        return self.constant(array if symbolic(array) else np.asarray(values, np.int32), "i32")
 
     def node(
         self,

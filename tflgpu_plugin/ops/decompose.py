@@ -12,7 +12,10 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import COMPLEX, Array, Editor, Graph, Node, Shape, paired, quantized
+from tflgpu_plugin.ir.symbolic import example, is_symbolic
 from tflgpu_plugin.ops.lowering import Lowering
+
+MOST_LISTED = 1 << 11  # least number up to which a symbolic number of integers is listed
 
 
 class Decomposition:
@@ -38,6 +41,15 @@ class Decomposition:
     def indices(self, values: Any) -> int:
         """Returns a new constant of axes, extents and the like."""
         return self.editor.indices(values)
+
+    def column(self, first: int, count: int) -> int:
+        """Returns the integers from `first` on as [count, 1]. A symbolic number of them is a slice
+        of a longer constant."""
+        if not is_symbolic((first, count)):
+            return self.indices(np.arange(first, first + count).reshape(-1, 1))
+        most = max(2 * example(abs(first) + count), MOST_LISTED)
+        start, numbers = self.indices([most + first]), self.indices(np.arange(-most, most))
+        return self.reshape(self.add("slice", numbers, start, self.indices([count])), (count, 1))
 
     def number(self, value: Any) -> int:
         """Returns a new float32 constant."""

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import ANY
 from tflgpu_plugin.ops.pick import refuse_indices
@@ -22,10 +21,10 @@ def _axis(graph: Graph, node: Node) -> int:
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     shape, depth = graph.shape(node.operand()), graph.constant(node.inputs[1])
-    if depth is None or depth.size != 1 or int(depth.reshape(-1)[0]) < 0:
+    if depth is None or depth.size != 1 or depth.reshape(-1)[0] < 0:
         raise NotConstant("the depth must be one constant number, not negative")
     axis = _axis(graph, node)
-    return [(*shape[:axis], int(depth.reshape(-1)[0]), *shape[axis:])]
+    return [(*shape[:axis], integer(depth.reshape(-1)[0]), *shape[axis:])]
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -42,10 +41,9 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     (shape,), axis = shapes(steps.graph, node), _axis(steps.graph, node)
     outer, depth, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     indices = steps.reshape(node.operand(), (outer, 1, inner))
-    numbers = np.arange(depth).reshape(-1, 1)
-    found = steps.typed("bool", "equal", indices, steps.indices(numbers))
+    found = steps.typed("bool", "equal", indices, steps.column(0, depth))
     if node.attributes.get("wraps"):
-        below = steps.typed("bool", "equal", indices, steps.indices(numbers - depth))
+        below = steps.typed("bool", "equal", indices, steps.column(-depth, depth))
         found = steps.typed("bool", "logical_or", found, below)
     on, off = (steps.reshape(node.operand(k), (1,)) for k in (2, 3))
     there = steps.reshape(found, shape)

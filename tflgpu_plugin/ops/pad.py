@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.symbolic import in_range
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import MAX_AXES, moving
@@ -51,7 +52,9 @@ def views(graph: Graph, node: Node) -> list[View]:
     if mode != "constant" and not _reaches(shape, added, mode):
         raise ValueError(f"padding of mode {mode} is wider than the shape {list(shape)}")
     if mode == "constant":
-        return [padded(shape, [(int(before), int(after)) for before, after in added], value)]
+        return [
+            padded(shape, [(integer(before), integer(after)) for before, after in added], value)
+        ]
     picked = {k: np.pad(np.arange(shape[k]), added[k], mode) for k in np.flatnonzero(added.any(1))}
     return [taken(shape, picked)]
 
