@@ -186,6 +186,8 @@ class _Registers:
         self.atoms, self.given = atoms, known
         self.constants: dict[int, int] = {}
         self.formulas: dict[tuple[str, Any, Any], int] = {}
+        self.totals: dict[Terms, tuple[str, int]] = {}
+        self.found: dict[int, tuple[str, int]] = {}
 
     def of(self, number: Any) -> tuple[str, int]:
         number = number.number if isinstance(number, Word) else number
@@ -199,8 +201,10 @@ class _Registers:
 
     def total(self, terms: Terms) -> tuple[str, int]:
         """Returns the register of a polynomial."""
-        parts = [self._product(atoms, c) for atoms, c in terms] or [self.constant(0)]
-        return reduce(lambda a, b: self.add("plus", a, b), parts)
+        if terms not in self.totals:
+            parts = [self._product(atoms, c) for atoms, c in terms] or [self.constant(0)]
+            self.totals[terms] = reduce(lambda a, b: self.add("plus", a, b), parts)
+        return self.totals[terms]
 
     def _product(self, atoms: Sequence[int], c: int) -> tuple[str, int]:
         factors = [self.atom(atom) for atom in atoms]
@@ -209,7 +213,12 @@ class _Registers:
         return reduce(lambda a, b: self.add("times", a, b), factors)
 
     def atom(self, index: int) -> tuple[str, int]:
-        op, a, b, *_ = self.atoms[index]
+        """Returns the register of an atom."""
+        if index not in self.found:
+            self.found[index] = self._function(*self.atoms[index][:3])
+        return self.found[index]
+
+    def _function(self, op: str, a: Any, b: Terms) -> tuple[str, int]:
         if op == "in":
             return self.constant(self.given[a]) if a in self.given else ("s", a)
         return self.add(op, self.total(a), self.total(b))

@@ -11,12 +11,12 @@ that code which knows nothing of symbols is right, but only for this value. The 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from math import prod
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tflgpu_plugin.ir.polynomial import (
     ZERO,
@@ -29,6 +29,7 @@ from tflgpu_plugin.ir.polynomial import (
     most,
     negated,
     plus,
+    times,
 )
 
 _choosing: ContextVar[bool] = ContextVar("_choosing", default=False)
@@ -46,6 +47,7 @@ class Trace:
     guards: dict[Guard, None] = field(default_factory=dict)
     fixed: int = 0
     known: dict[tuple[str, Any, Terms], int] = field(default_factory=dict)
+    quotients: dict[tuple[str, Terms, Terms], int] = field(default_factory=dict)
     bounds: dict[Terms, tuple[int | None, int | None]] = field(default_factory=dict)
 
     def limits(self, terms: Terms) -> tuple[int | None, int | None]:
@@ -83,14 +85,13 @@ class Trace:
         if key not in self.known:
             self.known[key] = len(self.atoms)
             self.atoms.append(Atom(op, a, b, value, low, high))
-        return cast(int, Extent((((self.known[key],), 1),), value, self))
+        return Extent((((self.known[key],), 1),), value, self)
 
-    def made(self, terms: Mapping[tuple[int, ...], int], value: int) -> int:
+    def made(self, terms: Terms, value: int) -> int:
         """Returns the polynomial, as a plain number where it is constant."""
-        kept = tuple(sorted((atoms, c) for atoms, c in terms.items() if c))
-        if not kept or kept == (((), value),):
+        if not terms or (len(terms) == 1 and not terms[0][0]):
             return value
-        return cast(int, Extent(kept, value, self))
+        return Extent(terms, value, self)
 
     def holds(self, kind: str, terms: Terms, value: int) -> bool:
         """Whether a polynomial is equal to 0 ("eq") or at least 0 ("ge") in the example. Leaves a
@@ -125,10 +126,8 @@ class Extent(_Number):
     value: int
     trace: Trace
 
-    def __new__(cls, terms: Terms, value: int, trace: Trace) -> Extent:
-        made = object.__new__(cls)
-        made.terms, made.value, made.trace = terms, value, trace
-        return made
+    def __init__(self, terms: Terms, value: int, trace: Trace) -> None:
+        self.terms, self.value, self.trace = terms, value, trace
 
     def fix(self) -> int:
         """Returns the example value, for which alone the trace then holds."""
@@ -142,12 +141,12 @@ class Extent(_Number):
     def __add__(self, other: Any) -> Any:
         if (value := _value(other)) is None:
             return self.fix() + other
-        return self.trace.made(dict(plus(self.terms, terms_of(other))), self.value + value)
+        return self.trace.made(plus(self.terms, terms_of(other)), self.value + value)
 
     __radd__ = __add__
 
     def __neg__(self) -> int:
-        return self.trace.made({atoms: -c for atoms, c in self.terms}, -self.value)
+        return Extent(negated(self.terms), -self.value, self.trace)
 
     def __pos__(self) -> int:
         return self
@@ -159,14 +158,11 @@ class Extent(_Number):
         return -self + other
 
     def __mul__(self, other: Any) -> Any:
+        if type(other) is int and other == 1:
+            return self
         if (value := _value(other)) is None:
             return self.fix() * other
-        found: dict[tuple[int, ...], int] = {}
-        for left, m in self.terms:
-            for right, n in terms_of(other):
-                atoms = tuple(sorted((*left, *right)))
-                found[atoms] = found.get(atoms, 0) + m * n
-        return self.trace.made(found, self.value * value)
+        return self.trace.made(times(self.terms, terms_of(other)), self.value * value)
 
     __rmul__ = __mul__
 
@@ -237,7 +233,7 @@ class Extent(_Number):
     def __eq__(self, other: object) -> bool:
         if (value := _value(other)) is None:
             return False if other is None else bool(self.fix() == other)
-        terms = plus(self.terms, terms_of(-integer(other)))
+        terms = plus(self.terms, negated(terms_of(other)))
         return self.trace.holds("eq", terms, self.value - value) if terms else True
 
     def __ne__(self, other: object) -> bool:
@@ -246,13 +242,13 @@ class Extent(_Number):
     def __ge__(self, other: Any) -> bool:
         if (value := _value(other)) is None:
             return bool(self.fix() >= other)
-        terms = plus(self.terms, terms_of(-integer(other)))
+        terms = plus(self.terms, negated(terms_of(other)))
         return self.trace.holds("ge", terms, self.value - value) if terms else True
 
     def __le__(self, other: Any) -> bool:
         if (value := _value(other)) is None:
             return bool(self.fix() <= other)
-        terms = plus(terms_of(-self), terms_of(other))
+        terms = plus(negated(self.terms), terms_of(other))
         return self.trace.holds("ge", terms, value - self.value) if terms else True
 
     def __gt__(self, other: Any) -> bool:
@@ -295,6 +291,8 @@ class Extent(_Number):
 
 def _value(number: Any) -> int | None:
     """Returns the value of an integer, None for anything else."""
+    if type(number) is int:
+        return number
     if isinstance(number, Extent):
         return number.value
     return int(number) if isinstance(number, int) or hasattr(number, "__index__") else None
@@ -319,17 +317,25 @@ def _divided(a: Any, b: Any, trace: Trace) -> int:
 
 
 def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
-    """Returns a / b rounded down ("quotient") or up ("rounded_up"). Divides exactly where the
-    polynomials do, and takes multiples of a constant b out of the quotient."""
+    """Returns a / b rounded down ("quotient") or up ("rounded_up")."""
+    key = op, terms_of(a), terms_of(b)
+    if key not in trace.quotients:
+        trace.quotients[key] = _new_quotient(a, b, op, trace)
+    return trace.quotients[key]
+
+
+def _new_quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
+    """Returns a quotient that is divided exactly where the polynomials are multiples; multiples of
+    a constant b are taken out of it."""
     terms, by, atoms = terms_of(a), terms_of(b), trace.atoms
     whole: Terms = ZERO
     if isinstance(b, Extent):
         if (exact := exact_quotient(terms, by)) is not None:
-            return trace.made(dict(exact), at_example(exact, atoms))
+            return trace.made(exact, at_example(exact, atoms))
     else:
         whole = tuple((k, c // b) for k, c in terms if (k == () or c % b == 0) and c // b)
         terms = plus(terms, tuple((k, -c * b) for k, c in whole))
-    outside = trace.made(dict(whole), at_example(whole, atoms))
+    outside = trace.made(whole, at_example(whole, atoms))
     if not terms:
         return outside
     up = 1 if op == "rounded_up" else 0

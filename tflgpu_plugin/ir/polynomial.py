@@ -34,9 +34,32 @@ class Guard(NamedTuple):
 
 def plus(a: Terms, b: Terms) -> Terms:
     """Returns a + b."""
+    if not b:
+        return a
+    if len(b) == 1 and not b[0][0]:
+        return _shifted(a, b[0][1])
     found = dict(a)
     for atoms, c in b:
         found[atoms] = found.get(atoms, 0) + c
+    return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
+
+
+def _shifted(terms: Terms, number: int) -> Terms:
+    """Returns terms + number: the constant term is the first."""
+    if terms and not terms[0][0]:
+        number, terms = number + terms[0][1], terms[1:]
+    return (((), number), *terms) if number else terms
+
+
+def times(a: Terms, b: Terms) -> Terms:
+    """Returns a * b."""
+    if len(b) == 1 and not b[0][0]:
+        return tuple((atoms, c * b[0][1]) for atoms, c in a)
+    found: dict[tuple[int, ...], int] = {}
+    for left, m in a:
+        for right, n in b:
+            atoms = tuple(sorted((*left, *right)))
+            found[atoms] = found.get(atoms, 0) + m * n
     return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
 
 
