@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import asks, integer
+from tflgpu_plugin.ir import asks, integer, is_symbolic
 from tflgpu_plugin.ops.spectrum import matrix
 from tflgpu_plugin.providers import Builder
 
@@ -49,17 +49,23 @@ def _length(e: Builder) -> int:
 def stft(e: Builder) -> int:
     """Builds STFT: gathers the frames, multiplies them by the window, then by the DFT matrix."""
     batch, parts, length, frames = _frames(e)
-    starts = e.add("mul", e.counting(frames), e.index([_step(e)]))
-    places = e.add("add", e.reshape(starts, (frames, 1)), e.counting(length))
-    places = e.reshape(places, (frames * length,))
     signal = e.reshape(e.x(), (batch, e.shape()[1], parts))
-    cut = e.add("gather", signal, places, axis=1)
+    cut = e.add("gather", signal, _places(e, frames, length), axis=1)
     cut = e.reshape(cut, (batch * frames, length, parts))
     if e.has(2):
         cut = e.add("mul", cut, e.reshape(e.x(2), (1, length, 1)))
     weights = matrix(length, parts, length, bool(e.integer("onesided", 1)))
     made = e.add("matmul", e.reshape(cut, (batch * frames, length * parts)), e.const(weights))
     return e.reshape(made, (batch, frames, weights.shape[1] // 2, 2))
+
+
+def _places(e: Builder, frames: int, length: int) -> int:
+    """Returns the positions of all samples of the frames, one frame after the other."""
+    step = _step(e)
+    if not is_symbolic((frames, step)):
+        return e.index((np.arange(frames)[:, None] * step + np.arange(length)).reshape(-1))
+    starts = e.reshape(e.add("mul", e.counting(frames), e.index([step])), (frames, 1))
+    return e.reshape(e.add("add", starts, e.counting(length)), (frames * length,))
 
 
 def _frames(e: Builder) -> tuple[int, int, int, int]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tflgpu_plugin
 from tests.support.onnx_models import Array, assert_same, model, node, places, session
 from tests.support.onnx_nodes import Node
 
@@ -126,6 +127,15 @@ BOUNDS: list[tuple[Node, str]] = [
     (stft((1, 3000, 1), window=(1448,)), ""),
     (stft((1, 3000, 1), window=(1449,)), FRAMES),
 ]
+
+
+def test_positions_that_are_known_cost_no_dispatch() -> None:
+    """They are a constant: one gather beside the copies in and out, the window and the product."""
+    held = {"s": np.int64(160), "w": np.hanning(400).astype(np.float32), "l": np.int64(400)}
+    stft = node("STFT", ["x", "s", "w", "l"], ["y"], onesided=1)
+    data = model([stft], {"x": (1, 16000, 1)}, {"y": None}, held, opset=18)
+    (partition,) = tflgpu_plugin.report(session(data)).partitions
+    assert partition.dispatches <= 7
 
 
 @pytest.mark.parametrize(("one", "wanted"), BOUNDS)
