@@ -49,7 +49,7 @@ def changed(graph: Graph) -> Iterator[Graph]:
 
 
 def images(plan: Plan) -> Iterator[tuple[object, bytes]]:
-    """What identifies each weight, and its bytes."""
+    """Returns the identity of each weight, and its bytes."""
     packings = plan.packings()
     assert packings is not None
     for weight, identity in zip(plan.weights, packings, strict=True):

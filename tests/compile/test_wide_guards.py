@@ -1,4 +1,4 @@
-"""What a size decides for speed alone leaves no guard, on GPUs neither: a plan for one extent holds
+"""Sizes that decide for speed alone leave no guards, on GPUs either: a plan for one extent holds
 for far larger and smaller ones."""
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Plans with symbolic numbers: they are made once, and a plan for other shapes of a run is made by
-evaluating them (see `ir.extent`).
+"""Templates: plans whose numbers may be symbolic (see `ir.extent`). A template is made once; plans
+for other shapes are derived by evaluating its numbers.
 
-Native code gets the same polynomials as tables (`ir.plan.Symbols`) and evaluates them for each run,
-as long as all guards hold. Sizes of buffers do not change between runs, so that each symbolic size
-has a capacity, and a guard that it is enough."""
+Native code gets the same polynomials as tables (`ir.plan.Symbols`) and evaluates them in each run,
+as long as all guards hold. The buffers of a plan do not change between runs: for each symbolic size
+there is a capacity, and a guard that the size does not exceed it."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ Places = Sequence[tuple[int, int]]  # (position in the flat list of input shapes
 
 
 class Values:
-    """The numbers of a trace for these values of its symbols."""
+    """Evaluates the numbers of a trace for given values of its symbols."""
 
     def __init__(self, trace: Trace, symbols: Mapping[Any, int]) -> None:
         self.atoms, self.symbols = trace.atoms, symbols
         self.known: dict[int, int] = {}
 
     def of(self, number: Any) -> Any:
-        """Returns the value of a symbolic number, any other unchanged."""
+        """Returns the value of a symbolic number; returns any other number unchanged."""
         number = number.number if isinstance(number, Word) else number
         return self.total(number.terms) if isinstance(number, Extent) else number
 
     def size(self, number: Any) -> int:
-        """Returns the value of a size, 0 where it has none."""
+        """Returns the value of a size, or 0 where it cannot be evaluated."""
         try:
             return int(self.of(number))
         except ZeroDivisionError:
@@ -88,10 +88,10 @@ class Values:
 
 @dataclass
 class Template:
-    """A plan whose numbers may be symbolic, made in `trace`. `words` are (byte offset in the
-    uniforms, number); `alive` are the lifetimes of tensors in pools, with their sizes, and `pools`
-    the pool of each. Offsets in pools are symbols that are no run's, numbered ("offset",
-    tensor)."""
+    """A plan whose numbers may be symbolic, made in `trace`. `words` are the symbolic uniforms:
+    (byte offset, number). `alive` holds the lifetimes and sizes of the tensors in pools, and
+    `pools` the pool of each tensor. The offset of a tensor in its pool is a symbol, too, named
+    ("offset", tensor): it is determined when the template is settled."""
 
     plan: Plan
     trace: Trace
@@ -101,12 +101,12 @@ class Template:
     buffers: Sequence[int]  # of each pool
 
     def fits(self, symbols: Mapping[int, int]) -> bool:
-        """Whether the plan holds for these values of the symbols, with larger buffers if needed."""
+        """Whether the plan holds for these values of the symbols, possibly with larger buffers."""
         return Values(self.trace, symbols).hold(self.trace.conditions)
 
     def forget_constants(self, digests: Sequence[Digest | None]) -> None:
-        """Releases the values of constants, which a program of this template has on the device.
-        `digests` are theirs."""
+        """Releases the values of constants in host memory, after a program of this template has
+        copied them to the device. `digests` identify them."""
         plan = self.plan
         weights = tuple(
             replace(weight, digest=digest, pack=forgotten, data=None)
@@ -117,8 +117,8 @@ class Template:
     def settled(
         self, symbols: Mapping[int, int], rooms: Sequence[Mapping[int, int]], places: Places
     ) -> Plan:
-        """Returns the plan for these values of the symbols, whose buffers also suffice for each of
-        the `rooms`, which are values of the symbols, too."""
+        """Returns the plan for these values of the symbols. Its buffers also suffice for each of
+        the `rooms`, which are other values of the symbols."""
         now, wide = Values(self.trace, symbols), [Values(self.trace, room) for room in rooms]
         guards = self.trace.conditions
 
@@ -144,7 +144,7 @@ class Template:
         return self._numbers(now, buffers, _tables(self, known, dict.fromkeys(guards), places))
 
     def _numbers(self, now: Values, buffers: tuple[Buffer, ...], symbols: Symbols) -> Plan:
-        """Returns the plan with numbers in place of symbols."""
+        """Returns the plan with values in place of symbolic numbers."""
         plan, uniforms = self.plan, bytearray(self.plan.uniforms)
         for offset, number in self.words:
             kind = {"u32": "<u4", "i32": "<i4", "f32": "<f4"}[_kind(number)]
@@ -164,8 +164,8 @@ class Template:
 
 
 def template(graph: Graph, target: Target, trace: Trace) -> Template:
-    """Plans a partition whose shapes have symbols of the trace. Raises Unsupported like
-    `compiler.compile`."""
+    """Makes the template of a partition whose shapes contain symbols of the trace. Raises
+    Unsupported like `compiler.compile`."""
     made = compiler.assembly(graph, target)
     made.trace = trace
     plan = made.plan()
@@ -179,8 +179,8 @@ def _kind(number: Any) -> str:
 
 
 class _Registers:
-    """Collects the formulas of numbers; a register is ("s", symbol), ("c", index) or ("f",
-    index)."""
+    """Collects the formulas that native code evaluates. A register is ("s", symbol), ("c", index of
+    a constant) or ("f", index of a formula)."""
 
     def __init__(self, atoms: Sequence[Atom], known: Mapping[Any, int]) -> None:
         self.atoms, self.given = atoms, known
@@ -200,7 +200,7 @@ class _Registers:
         return "f", self.formulas.setdefault((op, a, b), len(self.formulas))
 
     def total(self, terms: Terms) -> tuple[str, int]:
-        """Returns the register of a polynomial."""
+        """Returns the register that holds the value of a polynomial."""
         if terms not in self.totals:
             parts = [self._product(atoms, c) for atoms, c in terms] or [self.constant(0)]
             self.totals[terms] = reduce(lambda a, b: self.add("plus", a, b), parts)
@@ -227,8 +227,8 @@ class _Registers:
 def _tables(
     template: Template, known: Mapping[Any, int], guards: Mapping[Guard, Any], places: Places
 ) -> Symbols:
-    """Returns the tables of a template for native code. `known` are the values of symbols that are
-    no run's."""
+    """Returns the tables of a template for native code. `known` are the values of symbols that do
+    not depend on a run."""
     plan, made = template.plan, _Registers(template.trace.atoms, known)
     ports = [*plan.inputs, *plan.outputs, *plan.states]
     conditions = [(GUARDS.index(KINDS[g.kind]), made.total(g.terms)) for g in guards]

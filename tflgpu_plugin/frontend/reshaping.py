@@ -1,9 +1,9 @@
-"""Plans of a partition for shapes that change from run to run.
+"""Selects plans for a partition whose input shapes change from run to run.
 
-The first two shapes get plans of their own. What differs between them becomes symbols, and the plan
-that is made with these holds for other shapes, too, without Python (see `compile.template`).
-Integers of a run that decide shapes, such as the bounds of a slice, become symbols in the same way.
-"""
+The first set of shapes gets a plan of its own. For the next set, the extents that differ become
+symbols, and a plan is made with these symbols (a template, see `compile.template`). It also holds
+for other shapes, without calling Python. Integers of a run that decide shapes, such as the bounds
+of a slice, become symbols in the same way."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from tflgpu_plugin.runtime.program import Program
 
 Flat = tuple[int, ...]  # for each input its rank and extents, then for each run value its numbers
-Limits = Mapping[int, tuple[int, int]]  # by position in the flat list, those of a symbol there
-KEPT = 8  # templates, and shapes of earlier runs
-MARGIN = 4  # a buffer that has become too small grows by 1 / MARGIN more than needed, ...
-NARROW = 3  # templates in a row that hold for few shapes, after which no more are made
-STEPS = 32  # ... or by so many steps, if it grows in small ones
+Limits = Mapping[int, tuple[int, int]]  # least and largest value of a symbol, by its position
+KEPT = 8  # how many templates, and shapes of earlier runs, are remembered
+MARGIN = 4  # a buffer that is too small is made 1 / MARGIN larger than needed, ...
+NARROW = 3  # after so many templates in a row that hold for few shapes, no more are made
+STEPS = 32  # ... or larger by so many steps, if it grows in small steps
 
 
 def flat(shapes: Sequence[Shape]) -> list[int]:
@@ -35,9 +35,10 @@ def flat(shapes: Sequence[Shape]) -> list[int]:
 
 @dataclass
 class Symbolic:
-    """A template made for the shapes `made`, whose symbols are at `places` (position in the flat
-    list, symbol). `rooms` are values of symbols for which its buffers suffice, the newest first,
-    and `newest` those of the last run that asked; `program` is the last one that was built."""
+    """A template made for the shapes `made`. Its symbols are at `places`: (position in the flat
+    list, symbol). Its buffers suffice for each of `rooms`, which are values of the symbols, the
+    newest first. `newest` are the values of the latest run that needed a plan; `program` is the
+    program that was built last."""
 
     made: Flat
     places: tuple[tuple[int, int], ...]
@@ -47,19 +48,20 @@ class Symbolic:
     program: Program | None = None
 
     def made_on_the_device(self, program: Program) -> None:
-        """Remembers a program of the template, which has its constants. Those of the host may be
-        freed."""
+        """Remembers a program of the template. Since the device holds the constants then, their
+        values in host memory may be freed."""
         if self.program is None:
             self.template.forget_constants(program.digests)
         self.program = program
 
     @property
     def symbols(self) -> dict[int, int]:
-        """Returns the values of the symbols for which it was made."""
+        """Returns the values that the symbols have for the shapes `made`."""
         return {symbol: self.made[position] for position, symbol in self.places}
 
     def values(self, given: Flat) -> dict[int, int] | None:
-        """Returns the values of the symbols for these shapes, or None where others differ."""
+        """Returns the values that the symbols have for these shapes; None if any other number
+        differs from `made`."""
         found: dict[int, int] = {}
         at = dict(self.places)
         for position, (number, mine) in enumerate(zip(given, self.made, strict=False)):
@@ -69,7 +71,8 @@ class Symbolic:
         return found if len(given) == len(self.made) else None
 
     def grown(self, values: dict[int, int]) -> None:
-        """Makes room for these values of the symbols, and more where one grows again."""
+        """Reserves buffers for these values of the symbols, and for larger values of a symbol that
+        has exceeded its earlier ones."""
         wide, self.newest = dict(values), values
         for symbol, value in values.items():
             step = value - max(room[symbol] for room in self.rooms)
@@ -80,17 +83,18 @@ class Symbolic:
         self.rooms = [wide, values, *others][: 2 * KEPT]  # sizes may also fall with a symbol
 
     def shrink(self) -> None:
-        """Leaves room for the newest values only, where buffers would be too large otherwise."""
+        """Reserves buffers for the newest values only; called when the others need too much
+        memory."""
         self.rooms = [self.newest]
 
 
 @dataclass
 class Reshaping:
-    """The shapes of a partition's earlier runs, and its templates. `open` are the positions in the
-    flat list at which runs differed. `narrow` counts the last templates in a row that could not be
-    made, or that hold for one value of an extent only; `failed` those that could not be built.
-    `pinned` counts for each position of a run value the last templates in a row that hold for one
-    value there: it may be an axis."""
+    """The templates of a partition, and the shapes of its earlier runs (`seen`). `open` holds the
+    positions in the flat list at which runs differed. `narrow` counts the latest consecutive
+    templates that could not be made or hold for a single value of an extent, `failed` those that
+    could not be built. `pinned` counts, for the position of each run value, the latest consecutive
+    templates that hold for a single value there: such a number may be an axis."""
 
     seen: list[Flat] = field(default_factory=list)
     found: list[Symbolic] = field(default_factory=list)
@@ -103,9 +107,9 @@ class Reshaping:
     def of(
         self, given: Flat, limits: Limits, make: Callable[[Flat, Trace], Template]
     ) -> Symbolic | None:
-        """Returns a template for these shapes; None for those of the first run, and where there can
-        be none. There may be symbols at the positions that have `limits`. `make` makes one for
-        shapes with symbols among them; it may raise any error."""
+        """Returns a template for these shapes. Returns None in the first run, and where no template
+        can be made. Positions that have `limits` may become symbols. `make` makes a template for
+        shapes that contain symbols; it may raise any error."""
         with self.lock:
             limits = {k: ends for k, ends in limits.items() if self.pinned[k] < NARROW}
             alike = [one for one in self.seen if self._differ(one, given) <= limits.keys()]
@@ -128,7 +132,7 @@ class Reshaping:
             self.failed += 1
 
     def _differ(self, one: Flat, other: Flat) -> set[int]:
-        """Returns the positions at which two lists differ; -1 for lists of other lengths."""
+        """Returns the positions at which two lists differ; {-1} for lists of different lengths."""
         if len(one) != len(other):
             return {-1}
         return {k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b}
@@ -137,7 +141,7 @@ class Reshaping:
         self, given: Flat, alike: list[Flat], limits: Limits,
         make: Callable[[Flat, Trace], Template],
     ) -> Symbolic | None:  # fmt: skip
-        """Returns a new template. Numbers that were equal in all runs share a symbol."""
+        """Makes and returns a new template. Numbers that were equal in all runs share a symbol."""
         trace, names, places = Trace(), dict[Flat, int](), list[tuple[int, int]]()
         numbers = list(given)
         for position in sorted(self.open & limits.keys()):
@@ -165,8 +169,8 @@ class Reshaping:
         return made
 
     def _count(self, narrow: bool, pinned: Collection[int]) -> None:
-        """Counts a template that is narrow, or was not made: once for each value that is `pinned`,
-        if any."""
+        """Updates the counters after a template was made, or could not be: `narrow` if it holds for
+        few shapes, and `pinned` for these positions of run values."""
         self.narrow = self.narrow + 1 if narrow and not pinned else 0
         given_up = {k: count for k, count in self.pinned.items() if count >= NARROW}
         self.pinned = Counter(given_up | {k: 1 + self.pinned[k] for k in pinned})

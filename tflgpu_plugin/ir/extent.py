@@ -1,12 +1,12 @@
-"""Symbolic extents: numbers with an example value that remember how they follow from the extents of
-a run.
+"""Symbolic extents: integers that have an example value and remember how they depend on the extents
+of a run.
 
-A `Trace` makes symbols for extents that may be different in the next run. Code that computes with
-them makes polynomials; a comparison answers by the example and leaves a guard. What was computed
-holds for all other values of the symbols for which every guard holds. Whatever needs a plain number
-(an index, a hash, a text) gets the example and leaves the guard that the extent has this value, so
-that code which knows nothing of symbols is right, but only for this value. The idea is that of
-`SymInt` in PyTorch."""
+A `Trace` creates symbols for extents that may differ in the next run. Arithmetic with symbols
+yields polynomials. A comparison is answered by the example values and leaves a guard: the condition
+that it has this result. What was computed holds for all values of the symbols that satisfy every
+guard. Code that needs a plain number (an index, a hash, a text) gets the example value and leaves
+the guard that the extent has this value. So code that does not know symbols is still correct, but
+only for this value. The idea is that of `SymInt` in PyTorch."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ INTEGERS = 1 - MOST, MOST - 1  # limits of values that a run gives: those beyond
 
 @dataclass
 class Trace:
-    """The symbols of one derivation, the functions of them that were computed (`atoms`), and its
-    guards. `fixed` counts the places in the code that needed a plain number."""
+    """The symbols and guards of one trace, and the functions of symbols that it computed (`atoms`).
+    See the fields of `Atom`."""
 
     atoms: list[Atom] = field(default_factory=list)
     guards: dict[Guard, None] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Trace:
     bounds: dict[Terms, tuple[int | None, int | None]] = field(default_factory=dict)
 
     def limits(self, terms: Terms) -> tuple[int | None, int | None]:
-        """Returns a lower and an upper bound of a polynomial (None: none is found)."""
+        """Returns a lower and an upper bound of a polynomial; None for one that was not found."""
         if terms not in self.bounds:
             self.bounds[terms] = least(terms, self.atoms), most(terms, self.atoms)
         return self.bounds[terms]
@@ -62,7 +62,8 @@ class Trace:
 
     @property
     def conditions(self) -> list[Guard]:
-        """Returns the guards, and the limits of the symbols, which need no guard while tracing."""
+        """Returns all conditions for which the trace holds: its guards, and the limits of its
+        symbols."""
         limits = []
         for k, atom in enumerate(self.atoms):
             if atom.op == "in" and atom.least:
@@ -80,7 +81,8 @@ class Trace:
         return {self.atoms[k].a for k in only if self.atoms[k].op == "in"}
 
     def atom(self, op: str, a: Any, b: Terms, value: int, low: int, high: int) -> int:
-        """Returns an atom (see `Atom`), the same one for the same function."""
+        """Returns an atom (see `Atom`) as a number. The same function always returns the same
+        atom."""
         key = op, a, b
         if key not in self.known:
             self.known[key] = len(self.atoms)
@@ -88,14 +90,14 @@ class Trace:
         return Extent((((self.known[key],), 1),), value, self)
 
     def made(self, terms: Terms, value: int) -> int:
-        """Returns the polynomial, as a plain number where it is constant."""
+        """Returns a polynomial as a number: a plain integer if it is constant."""
         if not terms or (len(terms) == 1 and not terms[0][0]):
             return value
         return Extent(terms, value, self)
 
     def holds(self, kind: str, terms: Terms, value: int) -> bool:
-        """Whether a polynomial is equal to 0 ("eq") or at least 0 ("ge") in the example. Leaves a
-        guard, unless that is so for all values."""
+        """Whether the value of a polynomial is 0 (kind "eq") or at least 0 ("ge") for the example
+        values. Leaves a guard unless the result is the same for all values."""
         if _choosing.get():
             return value == 0 if kind == "eq" else value >= 0
         low, high = self.limits(terms)
@@ -119,7 +121,7 @@ else:
 
 
 class Extent(_Number):
-    """A polynomial over the atoms of a trace, with its value in the example."""
+    """An integer that is a polynomial over the atoms of a trace, with its example value."""
 
     __slots__ = ("terms", "trace", "value")
     terms: Terms
@@ -130,7 +132,7 @@ class Extent(_Number):
         self.terms, self.value, self.trace = terms, value, trace
 
     def fix(self) -> int:
-        """Returns the example value, for which alone the trace then holds."""
+        """Returns the example value, and leaves the guard that the extent has this value."""
         if not _choosing.get():
             self.trace.holds("eq", plus(self.terms, terms_of(-self.value)), 0)
             self.trace.fixed += 1
@@ -223,7 +225,7 @@ class Extent(_Number):
         return other / self.fix()
 
     def bit_length(self) -> int:
-        """Returns the number of bits; guards that it stays the same."""
+        """Returns the number of bits, and leaves guards that it does not change."""
         bits = self.value.bit_length()
         same = self >= 1 << bits >> 1 and self < 1 << bits
         return bits if same else self.fix().bit_length()
@@ -290,7 +292,7 @@ class Extent(_Number):
 
 
 def _value(number: Any) -> int | None:
-    """Returns the value of an integer, None for anything else."""
+    """Returns the (example) value of an integer, or None if `number` is no integer."""
     if type(number) is int:
         return number
     if isinstance(number, Extent):
@@ -306,8 +308,8 @@ def terms_of(number: Any) -> Terms:
 
 
 def _divided(a: Any, b: Any, trace: Trace) -> int:
-    """Returns a // b. A negative numerator becomes a quotient that is rounded up, so that atoms
-    are positive."""
+    """Returns a // b. For a negative numerator it negates a quotient that is rounded up, so that
+    atoms are positive."""
     if not isinstance(b, Extent) and b < 0:
         return _divided(-a, -b, trace)
     terms = terms_of(a)
@@ -317,7 +319,8 @@ def _divided(a: Any, b: Any, trace: Trace) -> int:
 
 
 def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
-    """Returns a / b rounded down ("quotient") or up ("rounded_up")."""
+    """Returns a / b rounded down ("quotient") or up ("rounded_up"). Divides polynomials exactly
+    where possible, and takes multiples of a constant b out of the quotient."""
     key = op, terms_of(a), terms_of(b)
     if key not in trace.quotients:
         trace.quotients[key] = _new_quotient(a, b, op, trace)
@@ -355,8 +358,8 @@ def _new_quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
 def _limits(
     up: int, above: tuple[int | None, int | None], below: tuple[int | None, int | None]
 ) -> tuple[int, int]:
-    """Returns limits of a quotient, rounded up or down, from those of its numerator and its
-    denominator (None: unknown)."""
+    """Returns bounds of a quotient (rounded up if `up` is 1), given those of its numerator
+    (`above`) and its denominator (`below`); None stands for an unknown bound."""
     (low, high), (small, large) = above, below
     if low is None or low < 0 or small is None or small <= 0:
         return -MOST, MOST
@@ -365,7 +368,7 @@ def _limits(
 
 
 def _remainder(a: Any, b: Any, trace: Trace) -> int:
-    """Returns a % b. Of a constant b it is an atom, whose limits are known."""
+    """Returns a % b. For a constant b it is an atom of its own, because its bounds are known."""
     rest: int = a - b * _divided(a, b, trace)
     if not isinstance(rest, Extent) or isinstance(b, Extent) or b < 0:
         return rest
@@ -382,8 +385,8 @@ def near(number: Any, factor: int) -> int:
 
 
 def integer(number: Any) -> int:
-    """Returns an integer of Python or numpy as an int, a symbolic one unchanged. Raises TypeError
-    for any other number."""
+    """Returns an integer of Python or numpy as an int; returns a symbolic one unchanged. Raises
+    TypeError for any other number."""
     return number if isinstance(number, Extent) else operator.index(number)
 
 
@@ -392,8 +395,9 @@ T = TypeVar("T")
 
 
 def chooses(function: Callable[P, T]) -> Callable[P, T]:
-    """Returns a function that chooses by the example alone and leaves no guards: whatever it
-    returns must be right, if not fast, for all values of the symbols."""
+    """Decorates a function that chooses by example values alone and leaves no guards. Each of its
+    possible results must be correct for all values of the symbols; only speed may depend on the
+    choice."""
 
     @wraps(function)
     def choosing(*given: P.args, **named: P.kwargs) -> T:

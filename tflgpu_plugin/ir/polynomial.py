@@ -1,5 +1,5 @@
-"""Polynomials with integer coefficients over atoms: the symbols of a trace (see `ir.extent`) and
-rounded quotients of polynomials."""
+"""Polynomials with integer coefficients. Their variables are atoms: the symbols of a trace (see
+`ir.extent`), and quotients and remainders of other polynomials."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ ZERO: Terms = ()
 
 
 class Atom(NamedTuple):
-    """A symbol (`op` is "in", `a` its number or name) or a function of two polynomials:
-    "quotient" and "remainder" as in Python, "rounded_up" is the quotient rounded up, "larger" and
-    "smaller" are the maximum and the minimum. Its value is in [least, most]."""
+    """A variable of polynomials: a symbol (`op` is "in" and `a` is its number or name), or a
+    function of the polynomials `a` and `b`. The functions are "quotient" and "remainder", which
+    round down as in Python, and "rounded_up", a quotient that is rounded up. `value` is the example
+    value; all values are in [least, most]."""
 
     op: str
     a: Any
@@ -26,7 +27,8 @@ class Atom(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A condition on a polynomial: "eq", "ne" or "ge" 0."""
+    """A condition on a polynomial: it is 0 ("eq"), it is not 0 ("ne"), or it is at least 0
+    ("ge")."""
 
     kind: str
     terms: Terms
@@ -69,10 +71,11 @@ def negated(terms: Terms) -> Terms:
 
 
 def least(terms: Terms, atoms: Sequence[Atom]) -> int | None:
-    """Returns a lower bound of a polynomial, or None where none is found.
+    """Returns a lower bound of a polynomial, or None if none is found.
 
-    Each atom is written as its limit plus or minus something that is at least 0; where all
-    other coefficients are not negative then, the constant is the bound."""
+    Replaces each atom by its least value plus, or its largest value minus, a variable that is at
+    least 0. If no coefficient of these variables is negative then, the constant term is a lower
+    bound."""
     signs = Counter[int]()
     for names, c in terms:
         for atom in names:
@@ -96,18 +99,18 @@ def least(terms: Terms, atoms: Sequence[Atom]) -> int | None:
 
 
 def most(terms: Terms, atoms: Sequence[Atom]) -> int | None:
-    """Returns an upper bound, or None where none is found."""
+    """Returns an upper bound of a polynomial, or None if none is found."""
     below = least(negated(terms), atoms)
     return None if below is None else -below
 
 
 def at_example(terms: Terms, atoms: Sequence[Atom]) -> int:
-    """Returns the value of a polynomial in the example."""
+    """Returns the value of a polynomial for the example values."""
     return sum(c * prod(atoms[atom].value for atom in names) for names, c in terms)
 
 
 def exact_quotient(a: Terms, b: Terms) -> Terms | None:
-    """Returns the polynomial a / b, or None where b does not divide a."""
+    """Returns the polynomial a / b, or None if b does not divide a."""
     found: dict[tuple[int, ...], int] = {}
     lead, by = b[-1]
     for _ in range(16):

@@ -1,4 +1,4 @@
-"""Functions for code that computes with numbers that may be symbolic (see `ir.extent`)."""
+"""Functions for code that computes with integers that may be symbolic (see `ir.extent`)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tflgpu_plugin.ir.polynomial import negated, plus
 
 
 def is_integer(number: Any) -> bool:
-    """Whether it is an int of Python or numpy, or symbolic; a bool is none."""
+    """Whether this is an integer of Python or numpy, or a symbolic one. A bool is not."""
     return isinstance(number, int | np.integer | Extent) and not isinstance(number, bool)
 
 
 def integers(numbers: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    """Returns numbers as an array of int64, or of objects if some are symbolic."""
+    """Returns numbers as an array: of int64, or of objects if some are symbolic."""
     found = np.asarray(numbers)
     return found if symbolic(found) else found.astype(np.int64)
 
 
 def symbolic(array: np.ndarray[Any, np.dtype[Any]]) -> bool:
-    """Whether an array holds symbolic numbers."""
+    """Whether an array contains symbolic numbers."""
     return array.dtype == object
 
 
 def is_symbolic(shape: Iterable[int]) -> bool:
-    """Whether an extent is symbolic."""
+    """Whether any extent of a shape is symbolic."""
     return any(isinstance(extent, Extent) for extent in shape)
 
 
 def surely_divides(by: int, number: int) -> bool:
-    """Whether a number is a multiple of `by`; symbolic ones only if that is so for all values."""
+    """Whether `by` divides a number; if that is symbolic, for all values of its symbols."""
     terms = number.terms if isinstance(number, Extent) else (((), number),)
     return all(c % by == 0 for _, c in terms)
 
@@ -84,15 +84,16 @@ def in_range(
 
 
 def hashed(value: Any) -> Hashable:
-    """Returns a key that is equal for numbers, or nested tuples of them, that are equal for all
-    shapes."""
+    """Returns a hashable key of a number, or of nested tuples of numbers. Keys are equal if the
+    numbers are equal for all values of the symbols."""
     if isinstance(value, Extent):
         return "extent", value.terms
     return tuple(map(hashed, value)) if isinstance(value, tuple) else value
 
 
 class Word(NamedTuple):
-    """A symbolic number in a uniform block, as i32 or f32 (a plain `Extent` is u32)."""
+    """A symbolic parameter of a kernel that is an i32 or f32 (`kind`). A plain `Extent` is a
+    u32."""
 
     number: int
     kind: str
@@ -105,17 +106,17 @@ def example(number: Any) -> Any:
 
 
 def i32(number: int) -> np.int32 | Word:
-    """Returns a parameter of a kernel that is an i32."""
+    """Returns a parameter of type i32 for a kernel."""
     return Word(number, "i32") if isinstance(number, Extent) else np.int32(number)
 
 
 def f32(number: int) -> float | Word:
-    """Returns a parameter of a kernel that is an f32."""
+    """Returns a parameter of type f32 for a kernel."""
     return Word(number, "f32") if isinstance(number, Extent) else float(number)
 
 
 def sliced(given: slice, extent: int) -> tuple[int, int, int]:
-    """Returns start, stop and step of a slice of an axis, as `slice.indices` does."""
+    """Returns the start, stop and step of a slice of an axis, like `slice.indices`."""
     step = 1 if given.step is None else given.step
     lowest, highest = (0, extent) if step > 0 else (-1, extent - 1)
     ends = (lowest, highest) if step > 0 else (highest, lowest)

@@ -1,4 +1,4 @@
-// Arg max and arg min: the index of the largest or smallest element along an axis. One thread computes one storage vec4 of the
+// ArgMax and ArgMin: the index of the largest or smallest element along an axis. One thread computes one storage vec4 of the
 // result. With `several`, p.lanes threads of a workgroup (a power of two up to 64) share that vec4: each takes every p.lanes-th
 // step of the axis, and loads `ahead` steps at once.
 //
