@@ -27,7 +27,7 @@ class Atom(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A condition on a polynomial: it is 0 ("eq"), it is not 0 ("ne"), or it is at least 0
+    """A condition on a polynomial: equal to 0 ("eq"), different from 0 ("ne"), or at least 0
     ("ge")."""
 
     kind: str
