@@ -25,18 +25,22 @@ from tflgpu_plugin.passes.quant.dequantize import known
 
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here, above those of hosts
 LARGEST_IN_A_RUN = 1 << 24  # elements of results that were shape arithmetic in the first plan
+DECIDES = Refusal(
+    "dynamic.value", "Its result decides shapes, so that the CPU computes it before the GPU runs."
+)
 
 
 def import_(model: HostModel, table: Table, facts: Facts) -> Imported:
     """Imports a model. `table` has the operators of its host."""
-    guesses = dict(facts.run_values)
+    guesses, left = dict(facts.run_values), set[int]()
     while True:
         symbols = None if facts.symbols is None else dict(facts.symbols)
-        importer = _Importer(model, table, facts, symbols, guesses)
-        known, plain = len(guesses), Plain(importer)  # not a member: a cycle would keep constants
+        importer = _Importer(model, table, facts, symbols, guesses, left)
+        plain = Plain(importer)  # not a member: a cycle would keep constants
+        known = len(guesses), len(left)
         for node in model.nodes:
             importer.visit(node, plain)
-        if len(guesses) == known:  # else an earlier node may have missed a new guess
+        if (len(guesses), len(left)) == known:  # else an earlier node may have missed a new guess
             found = importer.finish()
             return judged(found, facts.judge) if facts.judge else found
 
@@ -50,6 +54,8 @@ class _Importer(State):
         try:
             if not self.table.keeps_folded and self._evaluate(host, inputs):
                 return
+            if host.id in self.left:
+                raise Unsupported(DECIDES)
             if host.provider:
                 raise Unsupported(self.table.refusal(host))
             if row is None or row.build is None or host.refusal:
@@ -61,6 +67,9 @@ class _Importer(State):
                 self.unfit.add(host.id)
             if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
+            if reason.sentence.code == "constant.required":
+                nodes = [*map(self.before, self.wanted.get(host.id, ()))]
+                self.left.update(*(nodes if all(nodes) else ()))
             self._refuse(host, inputs, reason.sentence)
         except Exception as error:  # a defect in one node must not affect others
             self._refuse(host, inputs, _fault(error, host, row))
@@ -74,11 +83,13 @@ class _Importer(State):
         asked = self.table.asks_runs and self.planned is None
         for position in builder.row.deciding if asked else ():
             key = next(iter(builder.host.inputs[position : position + 1]), None)
-            if key is None or builder.known(builder.x(position)) or not self._is_outside(key):
+            if key is None or builder.known(builder.x(position)):
                 continue
             made = self.model.values[builder.host.writes[0]]
             found = likely.guess(builder, position, self.model.values[key], made)
-            if found is not None:
+            if found is not None and not self._is_outside(key):
+                self.wanted.setdefault(builder.host.id, []).append(key)
+            elif found is not None:
                 self.run_values[key] = found
                 known = self.tensors.add(self.of_a_run(key))
                 builder.inputs = [

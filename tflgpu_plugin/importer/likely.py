@@ -13,9 +13,9 @@ import numpy as np
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import Value
+from tflgpu_plugin.importer.state import MAX_NUMBERS
 from tflgpu_plugin.ir import Array, Shape
 
-MAX_NUMBERS = 64  # elements of a guessed value
 TYPES = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}
 INT32 = np.iinfo(np.int32)
 REGION = "roi_or_factors"  # a region in newer definitions, where not every value can be planned

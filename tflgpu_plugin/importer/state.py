@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 import numpy as np
 
@@ -16,21 +17,25 @@ from tflgpu_plugin.importer.tensors import Tensors
 from tflgpu_plugin.ir import Array, Condition, HostOp, Node, Refusal, Shape, Tensor
 
 UNKNOWN = (-1,)
+MAX_NUMBERS = 64  # elements of a value that decides shapes and is only known in a run
 
 
 @dataclass
 class State:
     """The state. `symbols` has the numbers of open extents so far, and `run_values` guesses at
-    values of inputs. `nodes` are the nodes added so far. `refusals`, `arithmetic`,
-    `contradictions`, `unfit` and `impossible` are as in `Imported`. `misled` are values whose shape
-    the host infers wrongly, and `chained` tensors that follow from constants alone, whether they
-    could be computed or not."""
+    values of inputs. `left` are nodes that stay with the host because their results decide shapes,
+    and `wanted` has by node the inputs that it needs to know, but that other nodes compute. `nodes`
+    are the nodes added so far. `refusals`, `arithmetic`, `contradictions`, `unfit` and `impossible`
+    are as in `Imported`. `misled` are values whose shape the host infers wrongly, and `chained`
+    tensors that follow from constants alone, whether they could be computed or not."""
 
     model: HostModel
     table: Table
     facts: Facts
     symbols: dict[str, int] | None
     run_values: dict[str, Array]
+    left: set[int] = field(default_factory=set)
+    wanted: dict[int, list[str]] = field(default_factory=dict)
     tensors: Tensors = field(default_factory=Tensors)
     ids: dict[str, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -72,6 +77,25 @@ class State:
             stated.name, shape, stated.dtype, stated.data, stated.quantization, stated.variable
         )
         return found if self.table.keeps_half else widened(found)
+
+    def before(self, key: str) -> set[int]:
+        """Returns the nodes that compute a value from a few integers, back to inputs of the graph
+        and to nodes that read more than that."""
+        writers = {made: node for node in self.model.nodes for made in node.writes}
+        found, waiting = set[int](), [key]
+        while waiting:
+            node = writers.get(waiting.pop())
+            if node is None or node.id in found or not all(map(self._is_short, node.reads)):
+                continue
+            found.add(node.id)
+            waiting += node.reads
+        return found
+
+    def _is_short(self, key: str) -> bool:
+        """Whether a value is known, or a few integers."""
+        held = self.tensors.table[self.tensor(key)]
+        few = UNKNOWN != held.shape and prod(held.shape) <= MAX_NUMBERS
+        return held.data is not None or (held.dtype in ("i32", "i64", "bool") and few)
 
     def of_a_run(self, key: str) -> Tensor:
         """Returns the tensor of an input of a run, with its value."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tflgpu_plugin
-from tests.support.onnx_models import EP, Array, cpu, model, node, quiet
+from tests.support.onnx_models import EP, Array, cpu, model, node, places, quiet
 from tflgpu_plugin import engine
 
 pytest.importorskip("onnx")
@@ -198,3 +198,60 @@ def test_empty_results_between_others() -> None:
     for _ in range(40):
         feed = {"x": X} | {name: chance.integers(-40, 40, 1) for name in "ab"}
         _same(session.run(None, feed), theirs.run(None, feed))
+
+
+def _trimmed(between: Sequence[Any], **held: Any) -> bytes:
+    """A model that cuts the rows of tanh(x) to "end", which nodes `between` compute from "n"."""
+    nodes = [node("Tanh", ["x"], ["t"]), *between,
+             node("Slice", ["t", "zero", "end"], ["s"]), node("Exp", ["s"], ["y"])]  # fmt: skip
+    constants = {"zero": np.array([0])} | {name: np.array(value) for name, value in held.items()}
+    return model(nodes, {"x": X.shape, "n": (3,)}, {"y": None}, constants, opset=18,
+                 kinds={"n": np.int64})  # fmt: skip
+
+
+MOST = [node("ReduceMax", ["n", "axis"], ["m"], keepdims=1), node("Sub", ["m", "one"], ["end"])]
+
+
+def test_a_bound_that_nodes_compute_from_a_few_integers() -> None:
+    """They stay on the CPU, and nothing else does."""
+    data = _trimmed(MOST, axis=[0], one=[1])
+    session, theirs = ours(data), cpu(data)
+    chance = np.random.default_rng(6)
+    with engine.watch() as built:
+        for _ in range(RUNS):
+            feed = {"x": X, "n": chance.integers(3, 25, 3)}
+            _same(session.run(None, feed), theirs.run(None, feed))
+    assert places(session) == {"Tanh": "gpu", "ReduceMax": "cpu", "Sub": "cpu", "Slice": "gpu",
+                               "Exp": "gpu"}  # fmt: skip
+    reasons = {node.refusal_code for node in tflgpu_plugin.report(session).nodes}
+    assert reasons == {None, "dynamic.value"} and len(built) <= 5
+
+
+def test_nodes_that_read_more_than_a_few_integers_stay_on_the_gpu() -> None:
+    """Of the nodes before a bound, only those that compute with a few integers move."""
+    large = [node("ReduceSum", ["x", "axes"], ["r"], keepdims=0), node("Cast", ["r"], ["c"], to=7),
+             node("ReduceMax", ["n", "axis"], ["m"], keepdims=1),
+             node("Add", ["m", "c"], ["b"]), node("Sub", ["b", "c"], ["end"])]  # fmt: skip
+    data = _trimmed(large, axis=[0], axes=[0, 1])
+    session, theirs = ours(data), cpu(data)
+    for most in (7, 20, 3):
+        feed = {"x": X, "n": np.array([1, most, 2])}
+        _same(session.run(None, feed), theirs.run(None, feed))
+    found = places(session)
+    moved = {name for name, place in found.items() if place == "cpu"}
+    assert moved == {"ReduceMax", "Add", "Sub"}
+
+
+def test_no_node_moves_for_one_that_stays_on_the_cpu_anyway() -> None:
+    """The end of the slice is a cast of a float."""
+    nodes = [node("ReduceSum", ["x", "axes"], ["r"], keepdims=0),
+             node("Reshape", ["r", "list"], ["f"]), node("Cast", ["f"], ["end"], to=7),
+             node("ReduceMax", ["n", "axis"], ["start"], keepdims=1),
+             node("Slice", ["x", "start", "end"], ["y"])]  # fmt: skip
+    held = {"axis": np.array([0]), "axes": np.array([0, 1]), "list": np.array([1])}
+    data = model(nodes, {"x": X.shape, "n": (3,)}, {"y": None}, held, opset=18,
+                 kinds={"n": np.int64})  # fmt: skip
+    session, theirs = ours(data), cpu(data)
+    feed = {"x": X, "n": np.array([0, 2, 1])}
+    _same(session.run(None, feed), theirs.run(None, feed))
+    assert {name for name, place in places(session).items() if place == "cpu"} == {"Slice"}
