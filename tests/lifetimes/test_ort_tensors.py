@@ -94,9 +94,42 @@ same(run(s, run(other, z)).numpy(), 2 * DATA + 4)
 }
 
 
+# Two runs whose outputs are expected to be read, of which none is waited for.
+IN_FLIGHT = """
+y.numpy()
+y, z = run(s, x), run(s, x)
+"""
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_tensor_outlives(case: str) -> None:
     run_python(HEAD + CASES[case])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_tensor_in_flight_outlives(case: str) -> None:
+    run_python(HEAD + IN_FLIGHT + CASES[case])
+
+
+def test_a_tensor_in_flight_is_overwritten_and_freed() -> None:
+    """By the host, by a copy, and by a run; the next tensor there is another one."""
+    run_python(
+        HEAD
+        + IN_FLIGHT
+        + """
+y.update_inplace(DATA + 5)
+same(y.numpy(), DATA + 5)
+y, z = run(s, x), run(s, x)
+b = s.io_binding(); b.bind_ortvalue_input("x", z); b.bind_ortvalue_output("y", z)
+s.run_with_iobinding(b)
+same(z.numpy(), 4 * DATA)
+z = run(s, x); place = z.data_ptr(); del b, z; gc.collect()
+z = ort.OrtValue.ortvalue_from_numpy(DATA + 7, "gpu")
+assert z.data_ptr() == place
+same(z.numpy(), DATA + 7)
+same(y.numpy(), 2 * DATA)
+"""
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")

@@ -60,8 +60,9 @@ AREAS: dict[str, tuple[str, ...]] = {
         for name in ("core/adapters", "core/buffer", "core/device", "core/submission",
                      "tflite/handles", "tflite/kernel", "ort/compiled_model", "ort/ep", "ort/run",
                      "core/pipeline",
-                     "core/plans", "core/replay", "core/reshape", "core/run", "core/run_ports",
-                     "core/symbols", "core/timestamps", "core/habits", "core/slots",
+                     "core/plans", "core/readback", "core/replay", "core/reshape", "core/run",
+                     "core/run_ports", "core/symbols", "core/timestamps", "core/habits",
+                     "core/slots",
                      "core/tensor_blocks", "core/tensor_ports", "core/tensors",
                      "ort/device_memory", "tflite/claim",
                      "tflite/delegate", "tflite/lifetime", "core/log")

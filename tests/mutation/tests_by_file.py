@@ -167,7 +167,7 @@ _NATIVE_TFLITE = (
     "test_sanitized",
     "test_lifetimes",
 )
-_TENSORS = ("test_ort_device_memory", "test_ort_tensors", "test_ort_fallback")
+_TENSORS = ("test_ort_device_memory", "test_ort_tensors", "test_ort_fallback", "test_waiting")
 _NATIVE_ORT = (
     "test_onnxruntime",
     "test_compiled_models",
@@ -307,7 +307,7 @@ TESTS: dict[str, Sequence[str]] = {
     **dict.fromkeys(
         ("run", "run_ports"), ("test_tflite_integers", "test_ort_device_memory", *_NATIVE)
     ),
-    **dict.fromkeys(("tensor_blocks", "tensor_ports", "tensors", "habits"), _TENSORS),
+    **dict.fromkeys(("tensor_blocks", "tensor_ports", "tensors", "habits", "readback"), _TENSORS),
     "slots": (*_TENSORS, *_NATIVE),
     "replay": ("test_tflite_integers", *_NATIVE),
 }

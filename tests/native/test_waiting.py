@@ -23,16 +23,28 @@ HOOKS = """
 #include "core/internal.h"
 static __typeof__(tgi_wgpu.DevicePoll) poll;
 static __typeof__(tgi_wgpu.QueueSubmitForIndex) submit;
-static atomic_int waits, submissions, holds, freed;
+static __typeof__(tgi_wgpu.DeviceCreateBuffer) create;
+static WGPUQueueWorkDoneCallbackInfo last;
+static atomic_int waits, looks, submissions, buffers, holds, freed;
+
+/* wgpu may call back when the next run is submitted: here it does so only when it is polled. */
+static WGPUFuture when_polled(WGPUQueue queue, WGPUQueueWorkDoneCallbackInfo info) {
+  last = info;
+  return (WGPUFuture){0};
+}
 
 static WGPUBool counted_poll(WGPUDevice device, WGPUBool wait, WGPUSubmissionIndex const *index) {
   int before = atomic_load(&submissions);
-  if (wait) atomic_fetch_add(&waits, 1);
-  else if (atomic_exchange(&holds, 0)) {
+  atomic_fetch_add(wait ? &waits : &looks, 1);
+  if (!wait && atomic_exchange(&holds, 0)) {
     for (int k = 0; k < 60000 && atomic_load(&submissions) == before; k++) tgi_sleep(1000);
     atomic_store(&freed, atomic_load(&submissions) > before);
   }
-  return poll(device, wait, index);
+  WGPUBool empty = poll(device, wait, index);
+  WGPUStringView none = {0};
+  if (last.callback)
+    last.callback(WGPUQueueWorkDoneStatus_Success, none, last.userdata1, last.userdata2);
+  return empty;
 }
 
 static WGPUSubmissionIndex counted_submit(WGPUQueue queue, size_t count,
@@ -42,45 +54,67 @@ static WGPUSubmissionIndex counted_submit(WGPUQueue queue, size_t count,
   return index;
 }
 
+static WGPUBuffer counted_create(WGPUDevice device, WGPUBufferDescriptor const *descriptor) {
+  atomic_fetch_add(&buffers, 1);
+  return create(device, descriptor);
+}
+
 #define PUBLIC __attribute__((visibility("default")))
 PUBLIC void tg_test_hook(void) {
   poll = tgi_wgpu.DevicePoll;
   submit = tgi_wgpu.QueueSubmitForIndex;
+  create = tgi_wgpu.DeviceCreateBuffer;
   tgi_wgpu.DevicePoll = counted_poll;
   tgi_wgpu.QueueSubmitForIndex = counted_submit;
+  tgi_wgpu.DeviceCreateBuffer = counted_create;
 }
-PUBLIC int tg_test_waits(void) { return atomic_exchange(&waits, 0); }
+PUBLIC void tg_test_delay(void) {
+  tgi_wgpu.QueueOnSubmittedWorkDone = when_polled;
+}
+PUBLIC int tg_test_waits(void) { return atomic_load(&waits); }
+PUBLIC int tg_test_looks(void) { return atomic_load(&looks); }
+PUBLIC int tg_test_submissions(void) { return atomic_load(&submissions); }
+PUBLIC int tg_test_buffers(void) { return atomic_load(&buffers); }
 PUBLIC void tg_test_hold(void) { atomic_store(&holds, 1); }
 PUBLIC int tg_test_is_held(void) { return !atomic_load(&holds) && !atomic_load(&freed); }
 PUBLIC int tg_test_is_freed(void) { return atomic_load(&freed); }
 """
-HEAD = """
+HOOKED = """
 import ctypes, sys, threading, time
-from tests.native.test_runs import check, make
 from tflgpu_plugin import native
 from tflgpu_plugin.runtime import adapter
 handle = adapter.open_device(adapter.select(None)).handle
-first, second = make(handle), make(handle)
 library = ctypes.CDLL(str(native.library_path()))
 library.tg_test_hook()
+def counts(): return [getattr(library, f"tg_test_{name}")() for name in KINDS]
+def made(work, *arguments):
+    before = counts()
+    work(*arguments)
+    return dict(zip(KINDS, (now - then for now, then in zip(counts(), before))))
+KINDS = "waits", "looks", "submissions", "buffers"
+"""
+HEAD = (
+    HOOKED
+    + """
+from tests.native.test_runs import check, make
+first, second = make(handle), make(handle)
 def elsewhere(work, *arguments):
     thread = threading.Thread(target=work, args=arguments)
     thread.start()
     return thread
 """
+)
 ALONE = """
 for seed in range(40): check(first, seed)
-library.tg_test_waits()
-for seed in range(5): check(first, seed)
-assert library.tg_test_waits() == 5
+for seed in range(5): assert made(check, first, seed)["waits"] == 1
 """
 IN_TURNS = """
 for seed in range(40):
     check(first, seed)
     elsewhere(check, second, seed + 1).join()
-assert library.tg_test_waits() == 0
+assert counts()[0] == 0
 for seed in range(40): check(first, seed)     # alone again
-assert library.tg_test_waits() > 0
+assert counts()[0] > 0
 """
 HELD = """
 check(first, 1)
@@ -92,6 +126,77 @@ check(second, 4)                              # while the other run is being wai
 waiting.join()
 assert library.tg_test_is_freed()
 """
+BOUND = (
+    HOOKED
+    + """
+import numpy as np, onnxruntime as ort, tflgpu_plugin
+from tests.support import onnx_models as m
+tflgpu_plugin.register()
+two = {"c": np.full(1, 2, np.float32)}
+options = m.quiet()
+options.intra_op_num_threads = 2              # run_async has one of them
+double = m.model([m.node("Mul", ["x", "c"], ["y"])], {"x": ["n"]}, {"y": ["n"]}, two)
+s = m.onnx.opened(double, options, {})
+DATA = np.arange(3000, dtype=np.float32)
+x = ort.OrtValue.ortvalue_from_numpy(DATA, "gpu")
+ring = [ort.OrtValue.ortvalue_from_numpy(DATA, "gpu") for _ in range(3)]
+def run(k):
+    b = s.io_binding()
+    b.bind_ortvalue_input("x", x)
+    b.bind_ortvalue_output("y", ring[k])
+    s.run_with_iobinding(b)
+def read(k): assert np.array_equal(ring[k].numpy(), 2 * DATA)
+NOTHING = dict.fromkeys(KINDS, 0)
+"""
+)
+ASYNC = """
+other, answers, done = m.session(m.add_relu()), [], threading.Event()
+wanted = other.run(None, {"x": np.ones((2, 3, 5), np.float32)})[0]
+s.run(None, {"x": DATA})
+def answered(outputs, data, error):
+    answers.append((outputs, error))
+    done.set()
+library.tg_test_hold()
+s.run_async(None, {"x": DATA}, answered, None)
+while not library.tg_test_is_held(): time.sleep(0.001)
+assert np.array_equal(other.run(None, {"x": np.ones((2, 3, 5), np.float32)})[0], wanted)
+assert done.wait(100)
+((outputs, error),) = answers
+assert not error and np.array_equal(outputs[0], 2 * DATA)
+assert library.tg_test_is_freed()
+"""
+IN_FLIGHT = """
+library.tg_test_delay()
+for k in range(10): run(0)
+read(0)
+for k in range(2): assert made(run, k) == NOTHING | {"submissions": 1, "buffers": 1 + k}, k
+assert made(run, 2)["waits"] == 1             # for the first one
+"""
+RING = """
+for k in range(4): run(k % 2); read(k % 2)
+run(0)
+for k in range(1, 9):
+    before = made(run, k % 2)
+    assert before["submissions"] == 1 and not before["buffers"], before
+    after = made(read, 1 - k % 2)             # while the newest run may not be done
+    assert not after["submissions"] and not after["buffers"], after
+read(0)
+assert made(read, 0) == NOTHING               # it is in host memory
+"""
+UNREAD = """
+for _ in range(2): run(0); read(0)
+for _ in range(8): run(0)
+assert made(read, 0)["submissions"] == 1      # nobody was expected to read it
+run(0)
+assert made(read, 0)["submissions"] == 0
+"""
+LATE = """
+for _ in range(2): run(0); read(0)
+run(0)
+readers = [threading.Thread(target=read, args=(0,)) for _ in range(4)]
+for each in readers: each.start()
+for each in readers: each.join()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +206,26 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("code", [ALONE, IN_TURNS, HELD], ids=["alone", "in turns", "held"])
 def test_who_waits(tree: Path, code: str) -> None:
+    passes(tree, HEAD + code)
+
+
+def test_two_sessions_run_at_once(tree: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    passes(tree, BOUND + ASYNC)
+
+
+@pytest.mark.parametrize(
+    "code", [IN_FLIGHT, RING, UNREAD, LATE], ids=["in flight", "ring", "unread", "four readers"]
+)
+def test_outputs_on_the_gpu_are_not_waited_for(tree: Path, code: str) -> None:
+    """A run leaves them to its reader, who waits for no later run."""
+    pytest.importorskip("onnxruntime")
+    passes(tree, BOUND + code)
+
+
+def passes(tree: Path, code: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", HEAD + code],
+        [sys.executable, "-c", code],
         env={"PATH": "/usr/bin", "PYTHONPATH": str(tree), "LP_NUM_THREADS": "0"},
         cwd=sandbox.ROOT,
         capture_output=True,

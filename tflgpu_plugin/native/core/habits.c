@@ -1,10 +1,13 @@
 /* Predicts who reads an output after a run, the host or the device. */
 #include "core/tensors.h"
 
+enum { FORGOTTEN = 4 };            /* runs without a reader, after which earlier readers are not expected again */
+
 struct tgi_habit {
   atomic_size_t refs;
   atomic_int readers;              /* since the last run */
   atomic_int guess;
+  atomic_int unread;               /* runs since somebody has read the output */
   atomic_ullong downloaded;
 };
 
@@ -30,6 +33,8 @@ void tgi_habit_note(tgi_habit *habit, int reader) {
 
 int tgi_habit_guess(tgi_habit *habit) {
   int readers = atomic_exchange(&habit->readers, 0);
+  if (readers) atomic_store(&habit->unread, 0);
+  else if (atomic_fetch_add(&habit->unread, 1) == FORGOTTEN) readers = TGI_ON_DEVICE;
   if (readers) atomic_store(&habit->guess, readers);
   return atomic_load(&habit->guess);
 }

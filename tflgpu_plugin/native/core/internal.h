@@ -246,6 +246,11 @@ typedef struct tgi_ticket {
   struct tgi_mapped *mapped;       /* NULL: nothing */
 } tgi_ticket;
 
+/* Makes a ticket for a submission that is to come, starts its mappings then (with the lock held), and forgets it. The caller owns
+ * the list. */
+int tgi_ticket_make(tgi_ticket *ticket, const tgi_mapping *mappings, size_t count, tg_error *err);
+void tgi_ticket_start(tgi_ticket *ticket, WGPUSubmissionIndex index);
+void tgi_ticket_drop(tgi_ticket *ticket);
 /* Finishes an encoder, which it consumes, and closes the error scope; with the lock held. Returns NULL with a sentence when
  * there was an error: wgpu-native aborts the process that submits invalid commands. */
 WGPUCommandBuffer tgi_finish(tg_device *device, WGPUCommandEncoder encoder, unsigned mark, tg_error *err);
@@ -330,8 +335,7 @@ struct tg_replay {
   uint32_t repeats;                /* successful runs with the present setting */
   uint8_t *uniform_image;          /* the uniforms for the present setting; NULL until one with symbols is used */
   bool has_new_words;              /* the image has changed since it was written to the device */
-  WGPUSubmissionIndex last_index;  /* under run_lock */
-  bool has_last_index;
+  WGPUSubmissionIndex in_flight[2];   /* of the newest runs that were not waited for, or 0; under run_lock */
   WGPUQuerySet queries;            /* made by the first run that takes timestamps; under run_lock */
   tg_buffer *resolved;
   atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
@@ -349,6 +353,7 @@ typedef struct tgi_setting {
 typedef struct tgi_ports {
   const tg_port *inputs, *outputs, *states;
   const bool *stay;                /* for each output, whether its bytes may stay in mapped memory after the run; NULL: none may */
+  struct tgi_readback *const *readbacks;           /* for each output, the copy that the host reads later, or NULL; NULL: none */
 } tgi_ports;
 
 typedef struct tgi_traffic {

@@ -99,21 +99,23 @@ static int submit(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
     tgi_ports_list_mappings(r);
     failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err);
   }
+  if (!failed) tgi_ports_start_readbacks(r, ticket->index);
   if (!failed && ticket->mapped) prepare_next(r);
   tgi_device_unlock(device);
   return failed;
 }
 
-/* A run whose results all stay on the device is not waited for. Instead the previous run is, so that work does not pile up. */
-static void wait_for_previous(tg_replay *replay, WGPUSubmissionIndex index) {
-  if (replay->has_last_index) tgi_wait(replay->device, replay->last_index);
-  replay->last_index = index;
-  replay->has_last_index = true;
+/* A run whose results all stay on the device is not waited for. Instead the second run before it is, so that work does not pile
+ * up. */
+static void wait_for_earlier(tg_replay *replay, WGPUSubmissionIndex index) {
+  if (replay->in_flight[0]) tgi_wait(replay->device, replay->in_flight[0]);
+  replay->in_flight[0] = replay->in_flight[1];
+  replay->in_flight[1] = index;
 }
 
 static int finish(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
   if (!ticket->mapped) {
-    wait_for_previous(r->replay, ticket->index);
+    wait_for_earlier(r->replay, ticket->index);
     return 0;
   }
   if (tgi_collect(r->replay->device, ticket, err)) return 1;
@@ -150,7 +152,7 @@ int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_port
                    tgi_traffic *traffic, tg_error *err) {
   static atomic_flag first = ATOMIC_FLAG_INIT;
   tgi_run r = {.replay = replay, .setting = setting, .inputs = ports->inputs, .outputs = ports->outputs,
-               .states = ports->states, .stay = ports->stay, .steps = replay->step_count};
+               .states = ports->states, .stay = ports->stay, .readbacks = ports->readbacks, .steps = replay->step_count};
   if (options) {
     r.timestamps = options->timestamps;
     if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
@@ -174,7 +176,7 @@ int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_port
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                   const tg_run_options *options, tg_error *err) {
   tgi_traffic traffic;
-  tgi_ports ports = {inputs, outputs, states, NULL};
+  tgi_ports ports = {inputs, outputs, states, NULL, NULL};
   return tgi_replay_run(replay, NULL, &ports, options, &traffic, err);
 }
 

@@ -9,6 +9,7 @@ typedef struct tgi_run {
   const tgi_setting *setting;
   const tg_port *inputs, *outputs, *states;
   const bool *stay;
+  struct tgi_readback *const *readbacks;
   uint64_t *timestamps;
   size_t steps;
   bool staged;                     /* inputs that cannot be mapped were written to the staging buffer */
@@ -37,6 +38,7 @@ void tgi_ports_encode_inputs(const tgi_run *r, bool staged, WGPUCommandEncoder e
 void tgi_ports_encode_outputs(const tgi_run *r, WGPUCommandEncoder encoder);
 
 /* Called after the compute pass. */
+void tgi_ports_start_readbacks(const tgi_run *r, WGPUSubmissionIndex index);   /* with the device's lock held */
 void tgi_ports_list_mappings(tgi_run *r);
 void tgi_ports_keep_inputs(const tgi_run *r);
 int tgi_ports_take_outputs(tgi_run *r, tg_error *err);

@@ -97,6 +97,15 @@ static void map_later(tgi_run *r, tg_buffer *buffer, uint64_t bytes, WGPUMapMode
 /* The check is at the end of the staging buffer. */
 static uint64_t check_place(const tg_replay *replay) { return replay->readback->bytes - CHECK_BYTES; }
 
+static tgi_readback *readback_of(const tgi_run *r, size_t i) {
+  return r->readbacks && i < r->replay->output_count ? r->readbacks[i] : NULL;
+}
+
+void tgi_ports_start_readbacks(const tgi_run *r, WGPUSubmissionIndex index) {
+  for (size_t i = 0; i < r->replay->output_count; i++)
+    if (readback_of(r, i)) tgi_readback_start(readback_of(r, i), index);
+}
+
 void tgi_ports_encode_outputs(const tgi_run *r, WGPUCommandEncoder encoder) {
   const tg_replay *replay = r->replay;
   for (size_t i = 0; i < tgi_result_count(r); i++) {
@@ -105,6 +114,7 @@ void tgi_ports_encode_outputs(const tgi_run *r, WGPUCommandEncoder encoder) {
     if (port->device) copy(encoder, slot->buffer, 0, port->device, port->offset, slot->bytes);
     if (port->host && !tgi_can_map(slot, WGPUMapMode_Read))
       copy(encoder, slot->buffer, 0, replay->readback, slot->place, slot->bytes);
+    if (readback_of(r, i)) copy(encoder, slot->buffer, 0, tgi_readback_buffer(readback_of(r, i)), 0, slot->bytes);
   }
   if (replay->check) copy(encoder, replay->check, 0, replay->readback, check_place(replay), CHECK_BYTES);
 }

@@ -6,8 +6,9 @@ enum {
   SHORTEST_SLEEP = 20, LONGEST_SLEEP = 1000        /* microseconds */
 };
 
-/* Buffers that are being mapped. It is freed when no more callbacks can come. */
+/* Buffers that are being mapped. */
 typedef struct tgi_mapped {
+  atomic_size_t refs;              /* of the thread that waits, and of each callback that is to come */
   atomic_size_t waiting;
   atomic_bool failed;
   char text[512];                  /* why the first one failed */
@@ -16,24 +17,40 @@ typedef struct tgi_mapped {
   atomic_int status[];
 } tgi_mapped;
 
+static void release(tgi_mapped *mapped) {
+  if (mapped && atomic_fetch_sub(&mapped->refs, 1) == 1) free(mapped);
+}
+
 static void on_mapped(WGPUMapAsyncStatus status, WGPUStringView message, void *data, void *place) {
   tgi_mapped *mapped = data;
   if (status != WGPUMapAsyncStatus_Success && !atomic_exchange(&mapped->failed, true))
     tgi_readable(message, mapped->text, sizeof mapped->text);
   atomic_store((atomic_int *)place, (int)status);
   atomic_fetch_sub(&mapped->waiting, 1);
+  release(mapped);
 }
 
-static tgi_mapped *make_mapped(const tgi_mapping *mappings, size_t count) {
-  tgi_mapped *mapped = calloc(1, sizeof *mapped + count * sizeof mapped->status[0]);
-  if (!mapped) return NULL;
+int tgi_ticket_make(tgi_ticket *ticket, const tgi_mapping *mappings, size_t count, tg_error *err) {
+  *ticket = (tgi_ticket){0};
+  if (!count) return 0;
+  tgi_mapped *mapped = ticket->mapped = calloc(1, sizeof *mapped + count * sizeof mapped->status[0]);
+  if (!mapped) return tgi_no_memory(err, "a GPU run");
+  mapped->refs = 1;
   mapped->waiting = mapped->count = count;
   mapped->mappings = mappings;
-  return mapped;
+  return 0;
 }
 
-static void start_mapping(tgi_mapped *mapped) {
-  for (size_t i = 0; i < mapped->count; i++) {
+void tgi_ticket_drop(tgi_ticket *ticket) {
+  release(ticket->mapped);
+  ticket->mapped = NULL;
+}
+
+void tgi_ticket_start(tgi_ticket *ticket, WGPUSubmissionIndex index) {
+  tgi_mapped *mapped = ticket->mapped;
+  ticket->index = index;
+  for (size_t i = 0; mapped && i < mapped->count; i++) {
+    atomic_fetch_add(&mapped->refs, 1);
     const tgi_mapping *one = &mapped->mappings[i];
     atomic_store(&one->buffer->mapped, true);
     W(BufferMapAsync)
@@ -83,13 +100,12 @@ int tgi_queue(tg_device *device, const WGPUCommandBuffer *commands, WGPUSubmissi
 
 int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping *mappings, size_t count, tgi_ticket *ticket,
                tg_error *err) {
+  WGPUSubmissionIndex index;
   if (!commands) return 1;
-  *ticket = (tgi_ticket){.mapped = count ? make_mapped(mappings, count) : NULL};
-  int failed = count && !ticket->mapped ? tgi_no_memory(err, "a GPU run")
-                                        : tgi_queue(device, &commands, &ticket->index, err);
+  int failed = tgi_ticket_make(ticket, mappings, count, err) || tgi_queue(device, &commands, &index, err);
   W(CommandBufferRelease)(commands);
-  if (failed) free(ticket->mapped);
-  else if (ticket->mapped) start_mapping(ticket->mapped);
+  if (failed) tgi_ticket_drop(ticket);
+  else tgi_ticket_start(ticket, index);
   return failed;
 }
 
@@ -107,7 +123,7 @@ static void watch(tg_device *device, WGPUSubmissionIndex index) {
 
 /* While a thread waits in wgpu, no other one can submit: so the GPU would have nothing to do between their runs. */
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index) {
-  if (tgi_is_known_lost(device)) return;
+  if (tgi_is_known_lost(device) || atomic_load(&device->fate->done) >= index) return;
   if (atomic_load(&device->in_a_row) < ALONE) watch(device, index);
   else W(DevicePoll)(device->wgpu, true, &index);
 }
@@ -128,13 +144,14 @@ int tgi_collect(tg_device *device, tgi_ticket *ticket, tg_error *err) {
   tgi_mapped *mapped = ticket->mapped;
   tgi_wait(device, ticket->index);
   /* Another thread's poll may have taken our callback and be about to call it. */
+  int failed = 0;
   while (atomic_load(&mapped->waiting)) {
-    if (tgi_check_alive(device, err)) return 1; /* callbacks may still come, so their memory stays */
+    if ((failed = tgi_check_alive(device, err))) break;
     W(DevicePoll)(device->wgpu, false, NULL);
     tgi_sleep(SHORTEST_SLEEP);
   }
-  int failed = finish_mapping(mapped, err);
-  free(mapped);
+  failed = failed || finish_mapping(mapped, err);
+  tgi_ticket_drop(ticket);
   return failed;
 }
 

@@ -47,6 +47,8 @@ void tgi_tensors_free(tgi_tensor *list) {
     next = list->next;
     tg_buffer_release(list->buffer);
     tg_buffer_release(list->spare);
+    tg_buffer_release(list->staging);
+    tgi_readback_release(list->readback);
     tgi_habit_release(list->habit);
     free(list);
   }
@@ -220,7 +222,7 @@ void tgi_tensors_moved(uint64_t up, uint64_t down) {
 static uint64_t device_bytes(const tgi_block *one) {
   uint64_t bytes = 0;
   for (const tgi_tensor *t = one->tensors; t; t = t->next)
-    bytes += (t->buffer ? t->buffer->bytes : 0) + (t->spare ? t->spare->bytes : 0);
+    bytes += (t->buffer ? t->buffer->bytes : 0) + (t->spare ? t->spare->bytes : 0) + (t->staging ? t->staging->bytes : 0);
   return bytes;
 }
 

@@ -15,6 +15,8 @@ typedef struct tgi_tensor {
   bool used;                       /* a run has read it from host memory */
   tg_buffer *buffer;               /* holds its bytes if on_device is set, otherwise kept for later use; or NULL */
   tg_buffer *spare;                /* second buffer for runs that read `buffer` and write the same tensor; or NULL */
+  tgi_readback *readback;          /* copies the bytes of `buffer` to the host; or NULL */
+  tg_buffer *staging;              /* the buffer of the last readback, kept for the next one; or NULL */
   tgi_habit *habit;                /* habit of the output that wrote the tensor last; or NULL */
 } tgi_tensor;
 
@@ -50,6 +52,7 @@ typedef struct tgi_written {
   bool on_host;
   tg_buffer *buffer;
   tgi_habit *habit;
+  tgi_readback *readback;
   const void *lender;
   tg_replay *replay;
   uint64_t run;

@@ -59,17 +59,51 @@ int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err) {
   return port->device || port->host != address ? 0 : tgi_tensor_settle(address, port->bytes, false, err);
 }
 
-int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_error *err) {
+/* Returns a staging buffer of the tensor at this address that is in no use, or NULL. */
+static tg_buffer *find_staging(const tg_device *device, const void *address, uint64_t bytes) {
+  tgi_lock();
+  const tgi_tensor *one = tgi_tensor_find(tgi_range_of(address, bytes), tgi_tensor_is_exact);
+  bool found = one && serves(one->staging, device) && !atomic_load(&one->staging->mapped);
+  tg_buffer *staging = found ? one->staging : NULL;
+  if (staging) tgi_retain(staging);
+  tgi_unlock();
+  return staging;
+}
+
+/* Keeps the staging buffer for the next readback of the tensor at this address. */
+static void keep_staging(const void *address, uint64_t bytes, tg_buffer *staging) {
+  tgi_lock();
+  tgi_tensor *one = tgi_tensor_find(tgi_range_of(address, bytes), tgi_tensor_is_exact);
+  tg_buffer *old = one ? one->staging : NULL;
+  if (one && old != staging) tgi_retain(one->staging = staging);
+  tgi_unlock();
+  if (old != staging) tg_buffer_release(old);
+}
+
+static tgi_readback *make_readback(tg_device *device, const void *address, uint64_t bytes) {
+  tg_error ignored;
+  tg_buffer *staging = find_staging(device, address, bytes);
+  if (!staging) staging = tgi_buffer_create(device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, &ignored);
+  tgi_readback *made = staging ? tgi_readback_create(staging, bytes) : NULL;
+  tg_buffer_release(staging);
+  return made;
+}
+
+int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tgi_readback **readback, tg_error *err) {
   if (!port->bytes || !tgi_tensor_is_known(port->host)) return 0;
   int readers = tgi_habit_guess(habit);
   if (tgi_tensor_settle(port->host, port->bytes, true, err)) return 1;
-  if (readers & TGI_ON_DEVICE) port->device = buffer_for(device, port->host, port->bytes, 0);
-  if (port->device && !(readers & TGI_ON_HOST)) port->host = NULL;
+  if (readers & (TGI_ON_DEVICE | TGI_LATER)) port->device = buffer_for(device, port->host, port->bytes, 0);
+  if (!port->device || readers & TGI_ON_HOST) return 0;
+  if (readers & TGI_LATER) *readback = make_readback(device, port->host, port->bytes);
+  port->host = NULL;
   return 0;
 }
 
-void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit) {
-  tgi_tensor_set(address, port->bytes, (tgi_written){.on_host = port->host != NULL, .buffer = port->device, .habit = habit});
+void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit, tgi_readback *readback) {
+  tgi_tensor_set(address, port->bytes, (tgi_written){.on_host = port->host != NULL, .buffer = port->device, .habit = habit,
+                                                     .readback = readback});
+  if (readback) keep_staging(address, port->bytes, tgi_readback_buffer(readback));
 }
 
 void tgi_tensor_stayed(void *address, uint64_t bytes, tgi_habit *habit) {

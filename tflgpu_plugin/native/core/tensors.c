@@ -6,6 +6,7 @@
 /* A tensor whose newest bytes are not in its own host memory. */
 typedef struct stale {
   tg_buffer *buffer;               /* retained; or NULL */
+  tgi_readback *readback;          /* the same bytes on their way to the host, retained; or NULL */
   const uint8_t *lender;           /* or NULL */
   tg_replay *replay;               /* of the lender, retained; or NULL */
   uint8_t *memory;                 /* NULL: there is none */
@@ -28,7 +29,7 @@ static int read_buffer(tg_buffer *buffer, void *to, tg_error *err) {
 /* Returns the tensor if its bytes are still where they were found, else NULL; with tgi_lock held. */
 static tgi_tensor *again(stale found) {
   tgi_tensor *one = tgi_tensor_find(tgi_range_of(found.memory, found.bytes), tgi_tensor_is_exact);
-  bool same = one && !one->on_host && one->lender == found.lender;
+  bool same = one && !one->on_host && one->lender == found.lender && one->readback == found.readback;
   return same && (!found.buffer || (one->on_device && one->buffer == found.buffer)) ? one : NULL;
 }
 
@@ -46,6 +47,8 @@ static void is_on_host(stale found) {
     one->on_host = true;
     one->lender = NULL;
     one->replay = NULL;
+    if (one->readback) tgi_readback_release(one->readback);   /* not the last reference */
+    one->readback = NULL;
     if (found.buffer) tgi_habit_downloaded(one->habit, found.bytes);
   }
   tgi_unlock();
@@ -63,23 +66,35 @@ static bool copy_lent(stale found, void *to) {
 
 static void drop(stale found) {
   tg_buffer_release(found.buffer);
+  tgi_readback_release(found.readback);
   tg_replay_release(found.replay);
+}
+
+static int fetch(stale found, tg_error *err) {
+  if (!found.readback) return read_buffer(found.buffer, found.memory, err);
+  return tgi_readback_take(found.readback, found.memory, err);
 }
 
 /* Copies the whole tensor to its own host memory, and releases the references in `found`. */
 static int bring(stale found, tg_error *err) {
   int failed = 0;
   if (!found.buffer) copy_lent(found, found.memory);
-  else if (!(failed = read_buffer(found.buffer, found.memory, err))) is_on_host(found);
+  else if (!(failed = fetch(found, err))) is_on_host(found);
   drop(found);
   return failed;
 }
 
 static stale stale_of(const tgi_tensor *one, uint8_t *memory) {
-  stale found = {one->lender ? NULL : one->buffer, one->lender, one->replay, memory + one->offset, one->bytes};
-  if (found.buffer) tgi_retain(found.buffer);
+  stale found = {.lender = one->lender, .replay = one->replay, .memory = memory + one->offset, .bytes = one->bytes};
+  if (!one->lender) tgi_retain(found.buffer = one->buffer);
+  if (!one->lender && one->readback) tgi_readback_retain(found.readback = one->readback);
   if (found.replay) tgi_retain(found.replay);
   return found;
+}
+
+/* Notes that the host reads what an output wrote. */
+static void note_host(const tgi_tensor *one) {
+  tgi_habit_note(one->habit, tgi_run_is_present() ? TGI_ON_HOST : TGI_LATER);
 }
 
 /* Returns one of the tensors in this range whose bytes are elsewhere. beyond: considers only tensors that extend beyond the
@@ -91,7 +106,7 @@ static stale find_stale(const void *address, uint64_t bytes, bool beyond) {
   for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one && !found.memory; one = one->next) {
     bool within = r.offset <= one->offset && one->offset + one->bytes <= r.offset + r.bytes;
     if (!tgi_tensor_overlaps(one, r) || one->on_host || (beyond && within)) continue;
-    tgi_habit_note(one->habit, TGI_ON_HOST);
+    note_host(one);
     found = stale_of(one, r.block->memory);
   }
   tgi_unlock();
@@ -109,7 +124,7 @@ int tgi_tensor_read(const void *address, uint64_t bytes, tg_error *err) {
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
   for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one; one = one->next)
-    if (tgi_tensor_overlaps(one, r)) tgi_habit_note(one->habit, TGI_ON_HOST);
+    if (tgi_tensor_overlaps(one, r)) note_host(one);
   tgi_unlock();
   return tgi_tensor_settle(address, bytes, false, err);
 }
@@ -132,6 +147,7 @@ static tg_buffer *replace_buffer(tgi_tensor *one, tg_buffer *buffer) {
 void tgi_tensor_set(void *address, uint64_t bytes, tgi_written what) {
   tgi_tensor *made = calloc(1, sizeof *made), *others = NULL;
   tg_buffer *garbage = NULL;
+  tgi_readback *unread = NULL;
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
   if (r.block) others = tgi_tensor_remove_others(r);
@@ -145,6 +161,8 @@ void tgi_tensor_set(void *address, uint64_t bytes, tgi_written what) {
     tgi_habit_release(one->habit);
     tgi_habit_retain(one->habit = what.habit);
     garbage = replace_buffer(one, what.buffer);
+    unread = one->readback;
+    if ((one->readback = what.readback)) tgi_readback_retain(what.readback);
     one->on_device = what.buffer != NULL;
     one->on_host = what.on_host;
     one->lender = what.lender;
@@ -155,6 +173,7 @@ void tgi_tensor_set(void *address, uint64_t bytes, tgi_written what) {
   tgi_unlock();
   free(made);
   tgi_tensors_free(others);
+  tgi_readback_release(unread);
   tg_buffer_release(garbage);
 }
 
@@ -182,7 +201,7 @@ static bool copy_from_lender(void *to, const void *from, uint64_t bytes) {
   const tgi_tensor *one = tgi_tensor_find(r, tgi_tensor_is_exact);
   if (one && one->lender) {
     found = stale_of(one, r.block->memory);
-    tgi_habit_note(one->habit, TGI_ON_HOST);
+    note_host(one);
   }
   tgi_unlock();
   bool copied = found.memory && copy_lent(found, to);

@@ -11,7 +11,7 @@
 
 /* Who has read an output after earlier runs: the next run puts it there at once. A wrong prediction only costs time. */
 typedef struct tgi_habit tgi_habit;
-enum { TGI_ON_HOST = 1, TGI_ON_DEVICE = 2 };     /* readers, as bits */
+enum { TGI_ON_HOST = 1, TGI_ON_DEVICE = 2, TGI_LATER = 4 };   /* readers, as bits; later: on the host, after the host's run */
 
 tgi_habit *tgi_habit_create(void);               /* NULL without memory; assumes a reader on the device */
 void tgi_habit_release(tgi_habit *habit);
@@ -21,6 +21,21 @@ int tgi_habit_guess(tgi_habit *habit);           /* predicts the readers; call o
 /* Counts bytes of the output that were copied to the host after a run. */
 void tgi_habit_downloaded(tgi_habit *habit, uint64_t bytes);
 uint64_t tgi_habit_bytes(const tgi_habit *habit);
+
+/* ---- readback.c --------------------------------------------------------------------------------------------------------- */
+
+/* The bytes of an output on their way to the host. The run that writes them does not wait for them: whoever reads them does. */
+typedef struct tgi_readback tgi_readback;
+
+/* Makes one with a buffer that can be mapped and is in no other use; NULL without memory. */
+tgi_readback *tgi_readback_create(tg_buffer *buffer, uint64_t bytes);
+void tgi_readback_retain(tgi_readback *readback);
+void tgi_readback_release(tgi_readback *readback);
+tg_buffer *tgi_readback_buffer(const tgi_readback *readback);
+/* The submission with this index copies the output to the buffer; with the device's lock held. */
+void tgi_readback_start(tgi_readback *readback, WGPUSubmissionIndex index);
+/* Waits for the bytes and copies them, the first time; all readers have the same memory in mind. */
+int tgi_readback_take(tgi_readback *readback, void *to, tg_error *err);
 
 /* ---- tensor_blocks.c: their memory ------------------------------------------------------------------------------------------- */
 
@@ -58,9 +73,9 @@ void tgi_tensor_take_back(void *address, const uint8_t *mapped, uint64_t bytes);
 /* Set the port of an input or output of a run: to a device buffer, which is retained, or to host memory. On entry, port->host is
  * the tensor's address. */
 int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err);
-int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tg_error *err);
+int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tgi_readback **readback, tg_error *err);
 /* Records that a run has written the output at this address to the place that the port gives. */
-void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit);
+void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit, tgi_readback *readback);
 void tgi_tensor_stayed(void *address, uint64_t bytes, tgi_habit *habit);   /* the same for an output that stayed mapped */
 void tgi_tensor_leave(tg_port *port);            /* releases the port's device buffer, if any */
 

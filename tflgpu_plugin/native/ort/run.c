@@ -11,6 +11,7 @@ typedef struct call {
   tg_port *inputs, *outputs;       /* counts follow the outputs */
   void **addresses;                /* addresses of outputs in memory that the host gets */
   bool *stay;                      /* see tgi_ports */
+  tgi_readback **readbacks;        /* see tgi_ports */
   int32_t *counts;
   void **counted;                  /* for each output, our own memory if a count determines its size for the host, else NULL */
   int32_t *shapes;                 /* for each input rank and extents, then for each of `values` a count and numbers */
@@ -172,7 +173,7 @@ static int give_counted(call *c, size_t i, const int32_t *shape, uint64_t bytes)
                     (unsigned long long)bytes);
   for (size_t k = 0; k < lines && size; k++)
     memcpy((char *)data + k * (size / lines), (char *)c->counted[i] + k * (bytes / lines), size / lines);
-  tgi_tensor_wrote(data, &(tg_port){.host = data, .bytes = size}, NULL);
+  tgi_tensor_wrote(data, &(tg_port){.host = data, .bytes = size}, NULL, NULL);
   return 0;
 }
 
@@ -223,7 +224,7 @@ static int find_tensors(call *c, tg_device *device) {
     if (tgi_tensor_input(device, &c->inputs[i], c->err)) return 1;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++)
     if (c->addresses[i]) {
-      if (tgi_tensor_output(device, c->partition->base.habits[i], &c->outputs[i], c->err)) return 1;
+      if (tgi_tensor_output(device, c->partition->base.habits[i], &c->outputs[i], &c->readbacks[i], c->err)) return 1;
       c->stay[i] = tgi_tensor_may_stay(&c->outputs[i]);
     }
   return 0;
@@ -235,7 +236,8 @@ static void leave_tensors(call *c, bool written) {
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++) {
     tg_port *port = &c->outputs[i];
     if (c->stay[i] && written) tgi_tensor_stayed(c->addresses[i], port->bytes, habits[i]);
-    else if (c->addresses[i] && written) tgi_tensor_wrote(c->addresses[i], port, habits[i]);
+    else if (c->addresses[i] && written) tgi_tensor_wrote(c->addresses[i], port, habits[i], c->readbacks[i]);
+    tgi_readback_release(c->readbacks[i]);
     tgi_tensor_leave(port);
   }
 }
@@ -243,8 +245,9 @@ static void leave_tensors(call *c, bool written) {
 static int run_plan(call *c, const tgi_plan *plan) {
   if (!plan->replay) return tgi_fail(c->err, "This run could not be planned for the GPU: %s", plan->reason);
   if (check_inputs(c, plan) || read_outputs(c, plan)) return 1;
+  tgi_ports ports = {c->inputs, c->outputs, NULL, c->stay, c->readbacks};
   int failed = find_tensors(c, plan->replay->device) ||
-               tgi_partition_run(&c->partition->base, plan, &(tgi_ports){c->inputs, c->outputs, NULL, c->stay}, c->err);
+               tgi_partition_run(&c->partition->base, plan, &ports, c->err);
   leave_tensors(c, !failed);
   return failed || give_outputs(c, plan);
 }
@@ -256,6 +259,7 @@ static int run(call *c) {
   c->counted = tgi_zeros(&c->memory, arity.outputs, sizeof *c->counted);
   c->addresses = tgi_zeros(&c->memory, arity.outputs, sizeof *c->addresses);
   c->stay = tgi_zeros(&c->memory, arity.outputs + arity.counts, sizeof *c->stay);
+  c->readbacks = tgi_zeros(&c->memory, arity.outputs + arity.counts, sizeof *c->readbacks);
   if (c->memory.lacks) return no_memory(c);
   c->outputs = c->inputs + arity.inputs;
   for (size_t k = 0; k < arity.counts; k++)

@@ -205,7 +205,8 @@ static int run(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, tg
                    ? tgi_no_memory(err, "a run")
                    : fill_inputs(kernel, context, plan, &p, err) || fill_outputs(kernel, context, plan, &p, err) ||
                          fill_states(kernel, context, plan, &p, err) ||
-                         tgi_partition_run(&kernel->base, plan, &(tgi_ports){p.inputs, p.outputs, p.states, NULL}, err);
+                         tgi_partition_run(&kernel->base, plan, &(tgi_ports){p.inputs, p.outputs, p.states, NULL, NULL},
+                                           err);
   free_ports(&p, kernel);
   if (!failed) publish_outputs(kernel, context, plan->replay);
   return failed;
