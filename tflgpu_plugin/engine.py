@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tflgpu_plugin import native, ops, threads
+from tflgpu_plugin import log, native, ops, threads
 from tflgpu_plugin.cache import fingerprint, plan_file, store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
@@ -43,6 +43,7 @@ __all__ = [
 if TYPE_CHECKING:
     from tflgpu_plugin.compile.template import Template
 
+Extra = Mapping[str, Any]  # what the cache keeps with a plan for other shapes (see `cache.store`)
 _numbers = itertools.count(1)
 _watching: Registry[int, list[tuple[Partition, Instance]]] = Registry()
 ops.rows()  # imports the families now, not while the first model is prepared
@@ -60,7 +61,8 @@ class Partition:
     tuned: bool = False  # with settings measured on the device
     cache: Cache | None = field(default=None, repr=False)
     options: Options = field(default=Options(), repr=False)
-    made: Plan | None = field(default=None, repr=False)  # a plan that was stored
+    made: Sequence[Stored] = field(default=(), repr=False)  # stored plans, its own before others
+    entry: Entry | None = field(default=None, init=False, repr=False)
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
     number: int = field(init=False)
@@ -73,8 +75,12 @@ class Partition:
             self._known = threads.begin(partial(fingerprint.constants, self.graph), "hash")
         try:
             self.instance = (
-                self._build(self.graph, None) if self.made is None else self._built(self.made, None)
+                self._built(self.made[0].plan, None)
+                if self.made
+                else self._build(self.graph, None, None)
             )
+            if self.entry:
+                self.entry.settle()
         finally:
             self._known()  # no thread may go on reading constants, which may be the host's memory
 
@@ -90,10 +96,34 @@ class Partition:
         names in the option exclude again."""
         return Judge(self.target)
 
-    def build(self, graph: Graph) -> Instance:
+    def build(self, graph: Graph, extra: Extra | None = None) -> Instance:
         """Returns an instance of this partition, imported for other shapes; it shares the weights.
-        Raises BuildError with a sentence."""
-        return self._build(graph, self.instance.program)
+        Its plan is stored with `extra`, if given. Raises BuildError with a sentence."""
+        return self._build(graph, self.instance.program, extra)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether there may be stored plans for other shapes."""
+        return self.entry is not None or len(self.made) > 1
+
+    def stored(self, source: str) -> list[Stored]:
+        """Returns the stored plans for other shapes, which follow from this `source`. Those of a
+        compiled model follow from its own."""
+        return list(self.entry.plans(source) if self.entry else self.made[1:])
+
+    def refuse_stored(self, reason: str) -> None:
+        """Tells the user why stored plans for other shapes are not used."""
+        if self.entry:
+            self.entry.refuse(reason)
+        else:
+            log.say(f"tflgpu: plans of a compiled model are not used: {reason}.")
+
+    def store(self, plan: Plan, program: Program, extra: Extra) -> None:
+        """Stores a plan for other shapes, from which a program was made."""
+        if self.entry:
+            pairs = zip(plan.weights, program.digests, strict=True)
+            weights = tuple(replace(weight, digest=digest) for weight, digest in pairs)
+            self.entry.store(replace(plan, weights=weights), self.target.tuning, extra)
 
     def template(self, graph: Graph, trace: Trace) -> Template:
         """Returns a plan of this partition, imported for symbolic shapes. Raises Unsupported."""
@@ -101,10 +131,13 @@ class Partition:
 
         return template(graph, self.target, trace)
 
-    def built(self, plan: Plan, sibling: Program | None) -> Instance:
+    def built(
+        self, plan: Plan, sibling: Program | None, check: Callable[[], None] | None = None
+    ) -> Instance:
         """Returns an instance of a plan for other shapes, which shares the weights of a program of
-        this partition (by default the first). Raises BuildError with a sentence."""
-        instance = self._built(plan, sibling or self.instance.program)
+        this partition (by default the first). Raises BuildError with a sentence, or the error of
+        `check`, which tests whether the plan may be used."""
+        instance = self._built(plan, sibling or self.instance.program, check)
         instance.program.forget_constants()
         for found in _watching.values():
             found.append((self, instance))
@@ -115,9 +148,9 @@ class Partition:
         are updated in place."""
         return self.instance.run(inputs, states)
 
-    def _build(self, graph: Graph, sibling: Program | None) -> Instance:
+    def _build(self, graph: Graph, sibling: Program | None, extra: Extra | None) -> Instance:
         try:
-            instance = self.planned(graph, sibling)
+            instance = self.planned(graph, sibling, extra)
             for found in _watching.values():
                 found.append((self, instance))
             return instance
@@ -130,11 +163,14 @@ class Partition:
         except Exception as error:  # a defect of ours must not take other partitions with it
             raise BuildError(self.nodes, defect(error, "Building")) from error
 
-    def planned(self, graph: Graph, sibling: Program | None) -> Instance:
+    def planned(
+        self, graph: Graph, sibling: Program | None, extra: Extra | None = None
+    ) -> Instance:
         """Returns an instance from the cache, or plans one and stores it there."""
-        entry = self.cache.entry(graph, self.target, self._known) if self.cache else None
-        if entry and (kept := self._kept(entry, graph, sibling)):
-            return kept
+        if self.cache and sibling is None:
+            self.entry = self.cache.entry(graph, self.target, self._known)
+            if kept := self._kept(self.entry, graph):
+                return kept
         from tflgpu_plugin.compile import compiler  # a start from the cache needs none
 
         if self.tuned and sibling is None:
@@ -146,25 +182,24 @@ class Partition:
         except Unsupported as refused:
             raise BuildError(refused.nodes, refused.sentence) from refused
         instance = self._built(plan, sibling)
-        if entry:
-            entry.store(plan, self.target.tuning, not _shares_weights(plan, sibling))
+        if sibling is None or extra is not None:
+            self.store(plan, instance.program, extra or {})
         instance.program.forget_constants()  # the device has them; hosts may free theirs
         return instance
 
-    def _kept(self, entry: Entry, graph: Graph, sibling: Program | None) -> Instance | None:
+    def _kept(self, entry: Entry, graph: Graph) -> Instance | None:
         """Returns an instance of the plan that the cache holds for this graph, or None where it
         holds none that can be used."""
         found = entry.load(graph)
-        if found is None or not (found.weights or _shares_weights(found.plan, sibling)):
+        if found is None:
             return None
         try:
-            instance = self._built(found.plan, sibling, partial(entry.check, found))
+            instance = self._built(found.plan, None, partial(entry.check, found))
         except (BuildError, Damaged) as error:
             entry.refuse(str(error))
             return None
         instance.program.forget_constants()  # closes the file
-        if sibling is None:
-            self.target = replace(self.target, tuning=found.tuning)
+        self.target = replace(self.target, tuning=found.tuning)
         return instance
 
     def _built(
@@ -210,40 +245,36 @@ def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array
     return stream.getvalue()
 
 
-def unpacked(data: bytes, info: AdapterInfo, options: Options) -> Stored:
+def unpacked(data: bytes, info: AdapterInfo, options: Options) -> tuple[Stored, ...]:
     """Returns what was given to `packed`. Raises ValueError for other bytes, and for bytes that
     were packed for another adapter or with a form or an op that the options refuse."""
-    found, device = plan_file.read(memoryview(data)), adapter.open_device(info)
+    every, device = plan_file.read(memoryview(data)), adapter.open_device(info)
+    found = every[0]
     if reason := plans.difference(found.key, plans.target_key(device.target)):
         raise Damaged(reason)
     used, forms = {each.form for each in found.plan.dispatches}, ops.form_names()
     for name in sorted(target_of(device, options).without.difference(found.extra["without"])):
         if name in used or name not in forms:  # ops may be fused into others
             raise Damaged(f"it may use {name}, which the option without or TFLGPU_WITHOUT refuses")
-    return found
+    return every
 
 
 def restore_partition(
-    nodes: tuple[int, ...], found: Stored, info: AdapterInfo, options: Options
+    nodes: tuple[int, ...], every: Sequence[Stored], info: AdapterInfo, options: Options
 ) -> Partition:
-    """Returns a partition of a stored plan whose graph is absent: a caller of `build` must provide
-    the graph for other shapes. Raises BuildError with a sentence."""
-    plan = found.plan
+    """Returns a partition of stored plans, of which the first is built, whose graph is absent: a
+    caller of `build` must provide the graph for other shapes. Raises BuildError with a sentence."""
+    found, plan = every[0], every[0].plan
     ports = (*plan.inputs, *plan.outputs, *plan.states)
     tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
     inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
     graph = Graph(tensors, (), inputs, outputs)
     options = replace(options, is_precision_loss_allowed=int(found.extra["half"] is True))
-    part = Partition(nodes, graph, adapter.open_device(info), options=options, made=plan)
+    part = Partition(nodes, graph, adapter.open_device(info), options=options, made=every)
     without = part.target.without.union(found.extra["without"])  # also for other shapes
     part.target = replace(part.target, tuning=found.tuning, without=without)
     part.instance.program.forget_constants()
     return part
-
-
-def _shares_weights(plan: Plan, sibling: Program | None) -> bool:
-    """Whether the plan's weights are those of the sibling."""
-    return sibling is not None and plan.packings() == sibling.packings is not None
 
 
 @contextmanager

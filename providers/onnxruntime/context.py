@@ -142,13 +142,13 @@ def read(
     """Returns (partition, interface) from the EPContext node `node`, ready to run. Raises
     BuildError if its content is damaged or was compiled for another model, adapter or version."""
     try:
-        found = providers.unpacked(_bytes(node, taken.path), adapter, options)
-        interface = _interface(found, taken)
-        check_node(found, interface, node, taken)
+        every = providers.unpacked(_bytes(node, taken.path), adapter, options)
+        interface = _interface(every[0], taken)
+        check_node(every[0], interface, node, taken)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sentence = f"The compiled model (node {node.name!r}) cannot be used: {error}. {AGAIN}"
         raise BuildError.of((node.id,), "model.damaged", sentence) from error
-    return providers.restore_partition((node.id,), found, adapter, options), interface
+    return providers.restore_partition((node.id,), every, adapter, options), interface
 
 
 def _interface(found: plan_file.Stored, taken: Snapshot) -> Interface:
@@ -199,7 +199,7 @@ def check_node(
     """Raises ValueError unless names, types and shapes of the node's values match the stored plan,
     which would otherwise access their memory out of bounds."""
     plan, inputs = found.plan, interface.inputs
-    if not found.weights or plan.states or not set(inputs) <= set(node.reads):
+    if plan.states or not set(inputs) <= set(node.reads):
         raise ValueError("its content is not that of an EPContext node of this plugin")
     if set(interface.outputs) != set(node.writes):
         raise ValueError("its outputs are not those that it was compiled with")

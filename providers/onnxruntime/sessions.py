@@ -41,6 +41,15 @@ class Placed(providers.PlacedPartition):
         numbers = (providers.INTEGERS if data.dtype.kind == "i" else None for data in values)
         return [*[providers.EXTENTS] * len(self.interface.inputs), *numbers]
 
+    @property
+    def described(self) -> object:
+        interface, part = self.interface, self.interface.part
+        if part is None:
+            return None
+        nodes = part.nodes, part.values, part.outputs, part.opsets, part.numbered
+        ports = interface.ports, interface.inputs, interface.outputs
+        return nodes, ports, interface.arithmetic, tuple(interface.run_values)
+
     def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
         """Returns the shapes of `interface.inputs`, then the numbers of its `run_values`. `flat`
         holds for each of these a length (rank or count), followed by that many numbers."""

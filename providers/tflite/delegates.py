@@ -37,6 +37,12 @@ class Placed(providers.PlacedPartition):
     def limits(self) -> Sequence[tuple[int, int] | None]:
         return [providers.EXTENTS] * len(self.kept.keys)
 
+    @property
+    def described(self) -> object:
+        kept, model = self.kept, self.kept.model
+        nodes = model.nodes, model.values, model.outputs, model.numbered, model.fused, model.ordered
+        return nodes, kept.ports, kept.others, kept.outputs, kept.states, sorted(kept.arithmetic)
+
     def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
         return partition.instance if given == self.kept.shapes else None
 

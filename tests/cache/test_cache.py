@@ -125,13 +125,93 @@ def test_what_was_measured_is_not_measured_again(setting: Setting, tmp_path: Pat
     assert first["outputs"] == second["outputs"]
 
 
+SHAPES = [[2, 11, 6, 3], [1, 8, 8, 3], [1, 40, 5, 3]]  # plans for two and a template
+
+
+def held(setting: Setting) -> store.Contents:
+    """Returns what the only file holds."""
+    (path,) = setting.files
+    return store.plan_file.contents(memoryview(path.read_bytes()))
+
+
 def test_other_shapes_are_kept_without_a_second_copy_of_the_weights(setting: Setting) -> None:
-    shapes = [[2, 11, 6, 3], [1, 8, 8, 3], [1, 40, 3, 3]]
-    first, second = setting.run(shapes), setting.run(shapes)
-    assert first["planned"] == 2 and second["planned"] == 0  # the third one follows from symbols
+    first, second = setting.run(SHAPES), setting.run(SHAPES)
+    assert first["planned"] == 3 and second["planned"] == 0
     assert first["outputs"] == second["outputs"]
-    found = [store.plan_file.read(memoryview(path.read_bytes())) for path in setting.files]
-    assert sorted(one.weights for one in found) == [False, True]
+    found = held(setting)
+    bodies = [len(segment.body) for segment in found.segments]
+    assert len(bodies) == 3 and sum(bodies) < 1.1 * bodies[0]
+    assert sum(store.TEMPLATE in segment.extra for segment in found.segments) == 1
+
+
+def test_new_shapes_of_a_kept_template_are_not_planned(setting: Setting) -> None:
+    """Whatever its guards accept, with larger buffers, too."""
+    setting.run(SHAPES)
+    size = setting.files[0].stat().st_size
+    found = setting.run([[1, 39, 4, 3], [1, 41, 5, 3], [1, 90, 9, 3]])
+    assert found["planned"] == 0 and not found["told"]
+    assert setting.files[0].stat().st_size == size
+
+
+def test_what_several_processes_keep_is_all_there(setting: Setting) -> None:
+    """They add to a file that is there, and to one that each of them makes."""
+    for start in (SHAPES, [[1, 8, 8, 3]]):
+        setting.run(start)
+        if start is not SHAPES:
+            setting.files[0].unlink()
+        others = [[start[0], [2 + k, 5 + k, 9, 3]] for k in range(4)]
+        for process in [setting.start(shapes) for shapes in others]:
+            assert not finished(process)["told"]
+        assert len(setting.files) == 1  # and nothing half written
+        for shapes in others:
+            assert not setting.run(shapes)["planned"]
+
+
+SPOILED_TAILS: dict[str, Callable[[bytes, int], bytes]] = {
+    "half a plan": lambda data, start: data[: (start + len(data)) // 2],
+    "a flipped header": lambda data, start: data[: start + 60] + b"?" + data[start + 61 :],
+    "another format": lambda data, start: data[: start + 8] + b"?" + data[start + 9 :],
+    "zeros": lambda data, start: data[:start] + bytes(len(data) - start),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED_TAILS)
+def test_a_spoiled_plan_is_made_again_and_the_others_are_used(setting: Setting, name: str) -> None:
+    """Such as one that a process wrote while it was killed."""
+    first = setting.run(SHAPES)
+    (path,), good = setting.files, setting.files[0].read_bytes()
+    start = good.rindex(store.plan_file.MAGIC)
+    path.write_bytes(SPOILED_TAILS[name](good, start))
+    second, third = setting.run(SHAPES), setting.run(SHAPES)
+    assert (second["planned"], third["planned"]) == (1, 0)
+    assert first["outputs"] == second["outputs"] == third["outputs"]
+    assert path.read_bytes() == good and setting.files == [path]
+
+
+def spoil_template(header: Any) -> None:
+    """One of its polynomials names a symbol that there is not."""
+    header["extra"]["template"][2][1][0][1] = [[[1 << 20], 1]]
+
+
+def spoil_ports(header: Any) -> None:
+    """Its plan has other shapes than those that it is said to be for."""
+    header["extra"]["shapes"][1] += 1
+
+
+def spoil_source(header: Any) -> None:
+    """It follows from other nodes."""
+    header["extra"]["source"] = "0" * 64
+
+
+@pytest.mark.parametrize("spoil", [spoil_template, spoil_ports, spoil_source])
+def test_a_hostile_template_is_not_used(setting: Setting, spoil: Callable[[Any], None]) -> None:
+    first = setting.run(SHAPES)
+    (path,) = setting.files
+    path.write_bytes(changed(path.read_bytes(), spoil))
+    second = setting.run(SHAPES)
+    assert second["planned"] and len(second["told"]) == (spoil is not spoil_source)
+    assert first["outputs"] == second["outputs"]
+    assert not setting.run(SHAPES[:1])["told"]
 
 
 @pytest.mark.parametrize("kind", ["i8", "u8"])
@@ -186,8 +266,9 @@ def test_sessions(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         setting = Setting(tmp_path / name, data, "onnxruntime")
         first, second = setting.run(shapes), setting.run(shapes)
-        # The first of open shapes is guessed, the last one follows from symbols.
-        assert first["planned"] == len(shapes) and not second["planned"]
+        # The first of open shapes is guessed.
+        assert first["planned"] == len(shapes) + (name == "open") and not second["planned"]
+        assert len(setting.files) == 1
         assert first["outputs"] == second["outputs"]
 
 
@@ -289,7 +370,7 @@ def spoil(header):
     holder[key] = chance.choice(BAD)
 for _ in range(150):
     try:
-        plan = plan_file.read(memoryview(s.changed(chance.choice(files), spoil))).plan
+        plan = s.read(s.changed(chance.choice(files), spoil)).plan
         inputs = [np.zeros(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.inputs]
         Instance(shared(plan, device, True)).run(inputs)
         outcomes.add("ran")

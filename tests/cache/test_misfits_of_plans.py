@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def _read(plan: Plan) -> plan_file.Stored:
     data = stored.changed(
         stored.written(stored.plan()), lambda header: header.update(plan=codec.encode(plan))
     )
-    return plan_file.read(memoryview(data))
+    return stored.read(data)
 
 
 def _number(plan: Plan, role: str) -> int:
@@ -60,10 +61,14 @@ def _bound(plan: Plan) -> int:
 
 
 def _other_kind(plan: Plan, numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """Where the kernel reads a tensor, the uniform block."""
-    kinds = plan.pipelines[plan.dispatches[0].pipeline].kinds
-    storage = kinds.index("r")
-    return (*numbers[:storage], _number(plan, "uniforms"), *numbers[storage + 1 :])
+    """Where the kernel writes a tensor, the uniform block."""
+    return _uniforms_at("w", plan, numbers)
+
+
+def _uniforms_at(kind: str, plan: Plan, numbers: tuple[int, ...]) -> tuple[int, ...]:
+    """The uniform block at the first binding of this kind."""
+    place = plan.pipelines[plan.dispatches[0].pipeline].kinds.index(kind)
+    return (*numbers[:place], _number(plan, "uniforms"), *numbers[place + 1 :])
 
 
 MISFITS: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
@@ -111,6 +116,10 @@ MISFITS: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
         _with("dispatches", 0, buffers=lambda plan, old: (*old[:-1], len(plan.buffers))),
     ),
     "a tensor in the block of uniforms": ("a binding", _with("dispatches", 0, buffers=_other_kind)),
+    "uniforms in a tensor": (
+        "a binding",
+        _with("dispatches", 0, buffers=lambda plan, old: (_number(plan, "pool"), *old[1:])),
+    ),
     "uniforms before the block": ("a dispatch", _with("dispatches", 0, uniform_offset=-256)),
     "uniforms after the block": (
         "a dispatch",
@@ -175,7 +184,8 @@ def test_more_launches_than_any_model_has(monkeypatch: pytest.MonkeyPatch) -> No
     [
         lambda plan: plan,
         _buffers(MORE, Buffer("input", 0)),
-        _with("weights", 0, bytes=0),
+        # Symbolic constants, which kernels read, are behind the uniform blocks.
+        _with("dispatches", 0, buffers=lambda plan, old: _uniforms_at("r", plan, old)),
         _with("inputs", 0, shape=(0, 3), bytes=0),
         _with("outputs", 0, shape=(), bytes=4),
         _roomy,
@@ -223,9 +233,9 @@ def test_arrays_come_back() -> None:
         "c": np.array(7, np.int32),
         "full": np.arange(16, dtype=np.float32),
     }
-    stored_plan = plan_file.read(memoryview(_with_arrays(given)))
+    stored_plan = stored.read(_with_arrays(given))
     found = stored_plan.arrays
-    assert stored_plan.weights
+    assert len(stored_plan.plan.weights[0].image())
     assert list(found) == list(given)
     for name, array in given.items():
         assert found[name].dtype == array.dtype and found[name].shape == array.shape
@@ -238,10 +248,10 @@ def _with_arrays(arrays: dict[str, Any]) -> bytes:
     return stream.getvalue()
 
 
-def test_a_body_that_is_too_short_for_its_weights_is_damage() -> None:
-    grown = _with("buffers", _number(stored.plan(), "weights"), bytes=lambda _, size: size + 64)
-    with pytest.raises(plan_file.Damaged, match="the weights have another size"):
-        _read(grown(stored.plan()))
+def test_a_weight_of_another_size_than_its_bytes_is_damage() -> None:
+    smaller = _with("weights", 0, bytes=lambda _, size: size - 4)
+    with pytest.raises(plan_file.Damaged, match="a weight does not fit"):
+        _read(smaller(stored.plan()))
 
 
 def test_what_is_shown_of_a_stored_plan_has_no_weights() -> None:
@@ -249,24 +259,16 @@ def test_what_is_shown_of_a_stored_plan_has_no_weights() -> None:
 
 
 def test_where_weights_lie() -> None:
-    """Each buffer begins at a multiple of 64 bytes of the body, which does so in the file; what is
-    between weights is zero."""
-    kept = {(0, 4): 1, (0, 92): 2, (2, 0): 3, (3, 60): 4}  # by buffer and offset: what fills it
+    """Each begins at a multiple of 64 bytes of the body, which does so in the file; what is between
+    weights is zero."""
+    sizes = {1: 8, 2: 100, 3: 64, 4: 4}  # by what fills them
     weights = tuple(
-        Weight((buffer, fill), buffer, offset, 8 if buffer < 3 else 4,
-               pack=lambda fill=fill, size=8 if buffer < 3 else 4: np.full(size, fill, np.uint8))
-        for (buffer, offset), fill in reversed(kept.items())
-    )  # fmt: skip
-    sizes = ("weights", 100), ("pool", 4096), ("weights", 64), ("weights", 64), ("uniforms", 256)
-    plan = Plan((), tuple(Buffer(*size) for size in sizes), weights, b"", (), (), (), ())
-    data = stored.written(plan)
-    body = bytearray(128 + 64 + 64)
-    body[4:12], body[92:100], body[128:136], body[252:256] = (
-        b"\1" * 8,
-        b"\2" * 8,
-        b"\3" * 8,
-        b"\4" * 4,
+        Weight((0, fill), 0, 128 * k, size, pack=partial(np.full, size, fill, np.uint8))
+        for k, (fill, size) in enumerate(sizes.items())
     )
-    found = plan_file.read(memoryview(data))
-    assert bytes(found.body) == bytes(body) and (len(data) - len(body)) % 64 == 0
-    assert [set(weight.image()) for weight in found.plan.weights] == [{4}, {3}, {2}, {1}]
+    buffers = Buffer("weights", 512), Buffer("pool", 4096), Buffer("uniforms", 256)
+    plan = Plan((), buffers, weights, b"", (), (), (), ())
+    data, found = stored.written(plan), stored.read(stored.written(plan))
+    wanted = b"".join(bytes([fill]) * size + bytes(-size % 64) for fill, size in sizes.items())
+    assert bytes(found.segments[0].body) == wanted and (len(data) - len(wanted)) % 64 == 0
+    assert [set(weight.image()) for weight in found.plan.weights] == [{1}, {2}, {3}, {4}]

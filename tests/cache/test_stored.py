@@ -10,7 +10,7 @@ import os
 import random
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -101,20 +101,33 @@ def plan() -> Plan:
     return compiler.compile(dense(), Target())
 
 
-def written(of: Plan, weights: bool = True) -> bytes:
+def written(of: Plan, known: Collection[str] = (), **extra: Any) -> bytes:
     stream = io.BytesIO()
-    plan_file.write(stream, of, KEY, {"tile": "4x8"}, weights, {"names": ["x"]})
+    plan_file.write(stream, of, KEY, {"tile": "4x8"}, known, {"names": ["x"]} | extra)
     return stream.getvalue()
 
 
+def read(data: bytes) -> plan_file.Stored:
+    """The only plan in these bytes."""
+    (found,) = plan_file.read(memoryview(data))
+    return found
+
+
 def changed(data: bytes, change: Callable[[Any], None]) -> bytes:
-    """The same with another header and a right checksum, as a hostile writer would make it."""
-    _, _, _, size, body, checksum = plan_file.PREAMBLE.unpack_from(data)
-    start = plan_file.PREAMBLE.size
-    header = json.loads(data[start : start + size])
+    """The same with another header of its last segment and a right checksum, as a hostile writer
+    would make it."""
+    held = plan_file.contents(memoryview(data))
+    last = held.segments[-1]
+    before = len(data) - len(segment_of(data, last))
+    header = json.loads(json.dumps(last.header))
     change(header)
-    head = headed(json.dumps(header).encode(), body, checksum)
-    return head + data[len(data) - body :]
+    text = zlib.compress(json.dumps(header).encode())
+    return data[:before] + headed(text, len(last.body), last.checksum) + bytes(last.body)
+
+
+def segment_of(data: bytes, last: plan_file.Segment) -> bytes:
+    """The bytes of the last segment."""
+    return data[data.rindex(plan_file.MAGIC, 0, len(data) - len(last.body)) :]
 
 
 def headed(text: bytes, body: int, checksum: int) -> bytes:
@@ -127,7 +140,7 @@ def headed(text: bytes, body: int, checksum: int) -> bytes:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_comes_back_as_it_was(name: str) -> None:
     made = compiler.compile(to_graph(NETWORKS[name]()), Target())
-    found = plan_file.read(memoryview(written(made)))
+    found = read(written(made))
     assert found.plan == made and found.plan.fingerprint() == made.fingerprint()
     assert (found.key, found.tuning, found.extra) == (KEY, {"tile": "4x8"}, {"names": ["x"]})
     for ours, theirs in zip(found.plan.weights, made.weights, strict=True):
@@ -147,16 +160,83 @@ def test_every_case_has_a_fingerprint_and_its_plan_comes_back(family: str) -> No
             continue  # which none is outside tests
         for target in (Target(), Target(half=True, subgroup_size=8)):
             made = compiler.compile(graph, target)
-            found = plan_file.read(memoryview(written(made)))
+            found = read(written(made))
             assert found.plan == made and found.plan.fingerprint() == made.fingerprint()
             assert found.serves(graph)
 
 
-def test_without_weights_their_values_are_refused() -> None:
-    found = plan_file.read(memoryview(written(plan(), weights=False)))
-    assert not found.weights and found.plan.packings() == plan().packings()
-    with pytest.raises(ValueError, match="no longer in memory"):
-        found.plan.weights[0].image()
+def test_weights_that_earlier_segments_have_are_not_written_again() -> None:
+    """The second plan has a constant of the first one, and another one, twice."""
+    first = plan()
+    names = plan_file.contents(memoryview(written(first))).images
+    one, two = first.weights
+    other = replace(two, data=np.zeros(1, np.float32), pack=lambda: np.full(two.bytes, 7, np.uint8))
+    second = replace(first, weights=(one, other, replace(other, key=(99, *two.key[1:]))))
+    data = written(first) + written(second, names)
+    held = plan_file.contents(memoryview(data))
+    assert [len(segment.images) for segment in held.segments] == [2, 1]
+    assert len(held.segments[1].body) == -(-two.bytes // 64) * 64
+    for made, found in zip((first, second), plan_file.read(memoryview(data)), strict=True):
+        assert found.plan == made and found.plan.digests == made.digests
+        for ours, theirs in zip(found.plan.weights, made.weights, strict=True):
+            assert np.array_equal(ours.image(), theirs.image())
+    with pytest.raises(plan_file.Damaged):
+        read(written(second, names))  # without what it needs
+
+
+def test_weights_without_a_digest_are_known_by_their_bytes() -> None:
+    bare = replace(plan(), weights=tuple(replace(w, data=None) for w in plan().weights))
+    other = replace(bare, weights=tuple(
+        replace(w, pack=lambda size=w.bytes: np.ones(size, np.uint8)) for w in bare.weights
+    ))  # fmt: skip
+    names = [plan_file.contents(memoryview(written(one))).images.keys()
+             for one in (bare, bare, other)]  # fmt: skip
+    assert names[0] == names[1] and names[0].isdisjoint(names[2])
+    assert read(written(bare)).plan.digests == (None, None)
+
+
+def test_equal_values_in_another_layout_are_other_weights() -> None:
+    (one, _), names = plan().weights, set[str]()
+    kinds = [one, replace(one, key=(*one.key, "other")), replace(one, half=True)]
+    kinds += [replace(one, bytes=one.bytes - 4), replace(one, data=np.ones(3))]
+    for each in kinds:
+        whole = replace(each, pack=lambda size=each.bytes: np.zeros(size, np.uint8))
+        data = written(replace(plan(), weights=(whole,)))
+        names |= plan_file.contents(memoryview(data)).images.keys()
+    assert len(names) == len(kinds)
+
+
+def test_a_file_that_grows_is_read_up_to_its_last_complete_plan() -> None:
+    first, second = written(plan()), written(plan())
+    for size in {0, 1, 39, 40, 64, len(second) // 2, len(second) - 1}:
+        data = memoryview(first + second[:size])
+        held = plan_file.contents(data, growing=True)
+        assert len(held.segments) == 1 and held.end == len(first)
+        if size:
+            with pytest.raises(plan_file.Damaged):
+                plan_file.contents(data)
+    assert len(plan_file.contents(memoryview(first + second), growing=True).segments) == 2
+    with pytest.raises(plan_file.Damaged, match="truncated"):
+        plan_file.contents(memoryview(first[:-1]), growing=True)
+
+
+def test_each_plan_checks_all_that_it_takes() -> None:
+    data = written(plan())
+    data += written(plan(), plan_file.contents(memoryview(data)).images)
+    others = tuple(replace(w, key=(*w.key, "other")) for w in plan().weights)
+    data += written(replace(plan(), weights=others))
+    bodies = [segment.body.tobytes() for segment in plan_file.contents(memoryview(data)).segments]
+    for place, bad in ((data.index(bodies[0]), [0, 1]), (data.rindex(bodies[2]), [2])):
+        spoiled = bytearray(data)
+        spoiled[place] ^= 1
+        held = plan_file.contents(memoryview(spoiled))
+        wrong = []
+        for k, segment in enumerate(held.segments):
+            try:
+                held.stored(segment).check()
+            except plan_file.Damaged:
+                wrong.append(k)
+        assert wrong == bad
 
 
 def test_every_truncation_and_every_flipped_byte_is_seen() -> None:
@@ -174,8 +254,10 @@ def test_every_truncation_and_every_flipped_byte_is_seen() -> None:
         bad[at] ^= 1 << chance.randrange(8)
         with pytest.raises(plan_file.Damaged):
             plan_file.read(memoryview(bad))
-    with pytest.raises(plan_file.Damaged, match="too long"):
+    with pytest.raises(plan_file.Damaged, match="truncated"):
         plan_file.read(memoryview(data + b"\0"))
+    with pytest.raises(plan_file.Damaged, match="not written by this plugin"):
+        plan_file.read(memoryview(data + bytes(64)))
 
 
 def test_a_checksum_is_the_same_in_whatever_blocks_and_sees_what_befalls_files() -> None:
@@ -203,7 +285,7 @@ def test_another_shape_of_plans_has_another_format() -> None:
     kinds = (Plan, Pipeline, Dispatch, Buffer, Port, Weight, Symbols)
     fields = {kind.__name__: [f.name for f in dataclasses.fields(kind)] for kind in kinds}
     digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
-    assert (plan_file.FORMAT, digest) == (5, "ef44eb66"), "raise FORMAT, then write the new digest"
+    assert (plan_file.FORMAT, digest) == (6, "ef44eb66"), "raise FORMAT, then write the new digest"
 
 
 def numbers(value: Any) -> list[tuple[Any, Any]]:
@@ -231,13 +313,13 @@ def test_hostile_numbers_are_damage_or_harmless(bad: Any) -> None:
             holder[key] = bad
 
         try:
-            read = plan_file.read(memoryview(changed(data, replace_one)))
+            found = read(changed(data, replace_one)).plan
         except plan_file.Damaged:
             continue
-        for weight in read.plan.weights:
+        for weight in found.weights:
             assert len(weight.image()) == weight.bytes
-        assert all(0 <= d.pipeline < len(read.plan.pipelines) for d in read.plan.dispatches)
-        assert all(0 < count < 1 << 32 for d in read.plan.dispatches for count in d.groups)
+        assert all(0 <= d.pipeline < len(found.pipelines) for d in found.dispatches)
+        assert all(0 < count < 1 << 32 for d in found.dispatches for count in d.groups)
 
 
 @pytest.mark.parametrize(
@@ -248,21 +330,30 @@ def test_hostile_numbers_are_damage_or_harmless(bad: Any) -> None:
         lambda header: header.update(digests=[]),
         lambda header: header.update(digests=["no hexadecimal"] * 9),
         lambda header: header.update(key={"plugin": 1}),
-        lambda header: header.update(weights="yes"),
         lambda header: header["plan"].pop(),
+        lambda header: header.update(extra=[]),
+        lambda header: header.update(names=["none", "none"]),
+        lambda header: header.update(names=header["names"][:1]),
+        lambda header: header.update(names=header["names"][::-1]),
+        lambda header: header.update(images=header["images"][:1]),
+        lambda header: header.update(images=None),
+        lambda header: header["images"][0].__setitem__(1, -64),
+        lambda header: header["images"][0].__setitem__(1, 1 << 40),
+        lambda header: header["images"][0].__setitem__(1, header["images"][0][1] - 4),
     ],
 )
 def test_hostile_headers_are_damage(change: Callable[[Any], None]) -> None:
     with pytest.raises(plan_file.Damaged):
-        found = plan_file.read(memoryview(changed(written(plan()), change)))
-        assert not found.weights
-        raise plan_file.Damaged("weights that are said not to be there are not used")
+        read(changed(written(plan()), change))
 
 
-def test_a_header_nested_too_deeply_is_damage() -> None:
-    data = headed(b"[" * 200_000, 0, plan_file.checksum([]))
-    with pytest.raises(plan_file.Damaged):
+@pytest.mark.parametrize("text", [b"[" * 200_000, b'{"extra": {}}' + b" " * (300 << 20)])
+def test_a_header_that_is_too_much_is_damage(text: bytes) -> None:
+    data = headed(zlib.compress(text), 0, plan_file.checksum([]))
+    with pytest.raises(plan_file.Damaged, match="is not valid"):
         plan_file.read(memoryview(data))
+    with pytest.raises(plan_file.Damaged, match="its header is not valid"):
+        plan_file.read(memoryview(headed(b"no zlib", 0, plan_file.checksum([]))))
 
 
 def test_another_format_is_told_as_such() -> None:
@@ -273,7 +364,7 @@ def test_another_format_is_told_as_such() -> None:
 
 
 def test_a_plan_serves_only_its_own_inputs_and_outputs() -> None:
-    found = plan_file.read(memoryview(written(plan())))
+    found = read(written(plan()))
     assert found.serves(dense())
     other = {**dense().tensors, 0: Tensor("x", (3, 8))}
     assert not found.serves(Graph(other, dense().nodes, (0,), (3,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,7 +12,8 @@ import pytest
 
 from conformance import check, direct, node_cases
 from tflgpu_plugin import ops
-from tflgpu_plugin.compile import compiler, memory
+from tflgpu_plugin.cache import codec
+from tflgpu_plugin.compile import compiler, memory, stored_template
 from tflgpu_plugin.compile.template import Template, template
 from tflgpu_plugin.ir import Graph, Plan, Target
 from tflgpu_plugin.ir.extent import Trace
@@ -118,12 +120,20 @@ def compared(graph: Graph, target: Target, seen: Counter[str]) -> None:
         plan = planned(resized(graph, other), target, made.pools)
         assert plan is not None, "its guards accept shapes that cannot be planned"
         found = made.settled(values, [values], places)
+        assert stored_and_restored(made, found).settled(values, [values], places) == found
         if found.pipelines != plan.pipelines or packs(found) != packs(plan):
             seen["another form"] += 1  # it is right, too
             continue
         chosen = ops.rows()[graph.nodes[0].op].family in CHOSEN or has_symbolic_constants(found)
         assert numbers(found, not chosen) == numbers(plan, not chosen)
         seen["equal"] += 1
+
+
+def stored_and_restored(made: Template, settled: Plan) -> Template:
+    """The template as another process gets it, from a plan that was settled."""
+    text = json.dumps(codec.encode(stored_template.numbers(made)))
+    numbers = codec.decode(stored_template.Numbers, json.loads(text))
+    return stored_template.restored(numbers, replace(settled, symbols=None))
 
 
 @pytest.mark.parametrize("kind", TARGETS)

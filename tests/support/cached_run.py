@@ -73,7 +73,7 @@ def onnx(model: bytes, given: Any) -> tuple[Any, list[tuple[Any, Any]]]:
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    count(compiler, "compile")
+    count(compiler, "assembly")  # of plans and of templates
     count(tuning, "best_settings")
     model = Path(given["model"]).read_bytes()
     report, pairs = (onnx if given["host"] == "onnxruntime" else tflite)(model, given)
@@ -83,7 +83,7 @@ def main() -> None:
         json.dumps(
             {
                 "outputs": outputs,
-                "planned": counts["compile"],
+                "planned": counts["assembly"],
                 "measured": counts["best_settings"],
                 "away": max(away),
                 "cpu": [node.name for node in report.nodes if node.where != GPU],

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,13 @@ CODE_FOLDERS = (
     ".", "ir", "frontend", "importer", "compile", "cache", "kernels", "ops",
     "passes", "passes/layout", "passes/fuse", "passes/quant",
 )  # folders of this package  # fmt: skip
+PROVIDERS = (".", "onnxruntime", "tflite")  # their folders: plans for other shapes start there
 
 
 def structure(graph: Graph) -> str:
     """Returns a digest (hexadecimal) of nodes, attributes, tensors and names, with only type and
     shape of constants. Raises TypeError for an attribute of an unknown type."""
-    texts: list[str] = []
-    _texts(graph, texts)
-    return sha256("\0".join(texts).encode()).hexdigest()
+    return of(graph)
 
 
 def content(
@@ -45,6 +45,14 @@ def content(
         if data is not None:
             digest.update((known or {}).get(id(data)) or of_array(data))
     return digest.hexdigest()
+
+
+def of(value: object) -> str:
+    """Returns a digest (hexadecimal) of plain data and its arrays. Raises TypeError for values of
+    an unknown type."""
+    texts: list[str] = []
+    _texts(value, texts)
+    return sha256("\0".join(texts).encode()).hexdigest()
 
 
 def constants(graph: Graph) -> dict[int, bytes]:
@@ -80,8 +88,11 @@ def of_plugin() -> str:
 
 def code_files() -> list[os.DirEntry[str]]:
     """Returns the files that plans depend on."""
-    package = Path(__file__).parent.parent
-    listed = (entry for name in CODE_FOLDERS for entry in os.scandir(package / name))
+    package, providers = Path(__file__).parent.parent, find_spec("tflgpu_plugin.providers")
+    places = [package / name for name in CODE_FOLDERS]
+    for folder in (providers and providers.submodule_search_locations) or ():
+        places += [Path(folder) / name for name in PROVIDERS]
+    listed = (entry for place in places for entry in os.scandir(place))
     return [entry for entry in listed if entry.name.endswith((".py", ".wgsl"))]
 
 

@@ -6,10 +6,13 @@ for the user, and never makes the program wait."""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,6 +23,7 @@ PACKAGE = "tflgpu-plugin"
 # By platform: the variable with the user's cache folder, and its default in the home folder.
 PLACES = {"win32": ("LOCALAPPDATA", "AppData/Local")}
 MOST_TEXT = 4 << 20  # limit in bytes for texts of `keep`
+LOCK_SECONDS, LOCK_PAUSE = 10.0, 0.01  # the longest wait for another process, and between attempts
 # Opening a pipe does not wait, links are not followed, and child processes inherit no file.
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
 _OPEN = sum(getattr(os, name, 0) for name in _FLAGS)
@@ -87,6 +91,59 @@ def kept(path: Path) -> str | None:
         tell(f"tflgpu: {path} is not used: {reason}.")
         return None
     return text if digest == _digest(path, text) else None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """A context in which no other process or thread is in this context for the same folder. Raises
+    OSError where another one stays there for too long. On file systems without locks it does
+    nothing."""
+    handle = _lockable(folder)
+    try:
+        end = time.monotonic() + LOCK_SECONDS
+        while not _lock(handle):
+            if time.monotonic() > end:
+                raise OSError(errno.EAGAIN, "another process has locked it")
+            time.sleep(LOCK_PAUSE)
+        try:
+            yield
+        finally:
+            _unlock(handle)
+    finally:
+        os.close(handle)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lockable(folder: Path) -> int:
+        return os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)  # folders cannot be opened
+
+    def _lock(handle: int) -> bool:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _lockable(folder: Path) -> int:
+        return os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _lock(handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:  # others than this one: the file system has no locks
+            return error.errno not in (errno.EAGAIN, errno.EACCES)
+        return True
+
+    def _unlock(handle: int) -> None:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)  # now, even if a forked child has the file, too
 
 
 def opened(path: Path, most: int | None, private: bool = True) -> int:

@@ -1,19 +1,21 @@
-"""A plan with its packed weights as bytes, for files and for compiled models.
+"""Plans with their packed weights as bytes, for files and for compiled models.
 
-Layout (little endian): magic, format, crc32 of everything from there to the body, sizes of header
-and body in bytes, checksum of the body; then the header as JSON; then, at the next multiple of 64,
-the body: the plan's weight buffers, each at a multiple of 64 and laid out as on the device, and the
-writer's own arrays. Nothing in it is ever executed on the host, and every number is checked before
-it is used."""
+Such bytes are a sequence of segments, one for each plan. Layout of a segment (little endian):
+magic, format, crc32 of everything from there to the body, sizes of header and body in bytes,
+checksum of the body; then the header as compressed JSON; then, at the next multiple of 64, the
+body: the packed weights that no earlier segment has, and the writer's own arrays, each at a
+multiple of 64. Nothing in it is ever executed on the host, and every number is checked before it is
+used."""
 
 from __future__ import annotations
 
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
+from hashlib import sha256
 from io import SEEK_END
 from math import prod
 from typing import Any, BinaryIO
@@ -23,12 +25,13 @@ import numpy as np
 from tflgpu_plugin.cache import codec
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Buffer, Dispatch, Graph, Plan, Port, Weight
 
-MAGIC, FORMAT = b"tflgpu\r\n", 5
+MAGIC, FORMAT = b"tflgpu\r\n", 6
 PREAMBLE = struct.Struct("<8sIIQQQ")
 CHECKED = 16  # offset of the first byte that the crc32 covers
 ALIGNMENT = 64
 BLOCK = 4096  # bytes whose sum enters the checksum
 READ_BACK = BLOCK << 8  # bytes that are read at a time after they were written
+MOST_TEXT = 256 << 20  # bytes of a header that is not compressed
 UNIFORM_BLOCK = 256
 MOST_DISPATCHES = 1 << 18
 ROLES = ("weights", "uniforms", "pool", "input", "output", "state", "check")
@@ -55,22 +58,54 @@ def checksum(parts: Iterable[bytes | memoryview]) -> int:
 
 
 @dataclass(frozen=True)
+class Segment:
+    """A plan as it was read, not yet decoded."""
+
+    header: Mapping[str, Any]
+    body: memoryview = field(repr=False)
+    checksum: int
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """Returns the writer's own data."""
+        found: Mapping[str, Any] = self.header["extra"]
+        return found
+
+    @cached_property
+    def is_sound(self) -> bool:
+        """Whether the body is what was written."""
+        return checksum([self.body]) == self.checksum
+
+    @cached_property
+    def images(self) -> Mapping[str, memoryview]:
+        """Returns the packed weights in the body by name. Raises Damaged."""
+        found, end = dict[str, memoryview](), 0
+        try:
+            for name, size in codec.decode(tuple[tuple[str, int], ...], self.header["images"]):
+                if not 0 <= size <= len(self.body) - end:
+                    raise codec.Mismatch("a weight is too long")
+                found[name] = self.body[end : end + size]
+                end += _aligned(size)
+        except (KeyError, ValueError) as error:
+            raise Damaged(f"its content is not valid ({error})") from error
+        return found
+
+
+@dataclass(frozen=True)
 class Stored:
     """A plan that was read, with its key, its tuning results, and the writer's own data in `extra`
-    and `arrays`. Without `weights`, its constants must come from another plan."""
+    and `arrays`. `segments` are those that it takes bytes from."""
 
     key: Mapping[str, str]
     plan: Plan
     tuning: Mapping[str, str]
-    weights: bool
     extra: Mapping[str, Any]
     arrays: Mapping[str, Array]
-    body: memoryview = field(repr=False)
-    checksum: int
+    segments: tuple[Segment, ...] = field(repr=False)
 
     def check(self) -> None:
         """Raises Damaged where the weights and arrays are not those that were written."""
-        if checksum([self.body]) != self.checksum:
+        if not all(segment.is_sound for segment in self.segments):
             raise Damaged("its checksum is wrong")
 
     def serves(self, graph: Graph) -> bool:
@@ -88,34 +123,84 @@ class Stored:
         )
 
 
+@dataclass(frozen=True)
+class Contents:
+    """The segments in some bytes, of which all before `end` are valid."""
+
+    segments: tuple[Segment, ...]
+    end: int
+
+    @cached_property
+    def images(self) -> Mapping[str, tuple[Segment, memoryview]]:
+        """Returns each packed weight by name, with the segment that has it. Raises Damaged."""
+        found: dict[str, tuple[Segment, memoryview]] = {}
+        for segment in self.segments:
+            for name, image in segment.images.items():
+                found.setdefault(name, (segment, image))
+        return found
+
+    def stored(self, segment: Segment) -> Stored:
+        """Returns the plan of a segment, of which weights and arrays are views. The caller must
+        `check` it before it uses them. Raises Damaged."""
+        header = segment.header
+        try:
+            plan = codec.decode(Plan, header["plan"])
+            check(plan)
+            names = codec.decode(tuple[str, ...], header["names"])
+            weights = tuple(self._weights(plan, names, header["digests"]))
+            first = sum(_aligned(len(image)) for image in segment.images.values())
+            arrays = _arrays(header["arrays"], segment.body[first:])
+            key, tuning = (_texts(header[name]) for name in ("key", "tuning"))
+            used = dict.fromkeys(id(self.images[name][0]) for name in names)
+            some = tuple(s for s in self.segments if s is segment or id(s) in used)
+            plan = replace(plan, weights=weights)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise Damaged(f"its content is not valid ({error})") from error
+        return Stored(key, plan, tuning, segment.extra, arrays, some)
+
+    def _weights(
+        self, plan: Plan, names: Sequence[str], digests: Sequence[str | None]
+    ) -> Iterator[Weight]:
+        for weight, name, digest in zip(plan.weights, names, digests, strict=True):
+            _, image = self.images[name]
+            _require(len(image) == weight.bytes, "a weight")
+            pack = partial(_same, np.frombuffer(image, np.uint8))
+            yield replace(weight, pack=pack, digest=bytes.fromhex(digest) if digest else None)
+
+
 def write(
     stream: BinaryIO,
     plan: Plan,
     key: Mapping[str, str],
     tuning: Mapping[str, str],
-    weights: bool = True,
+    known: Collection[str] = (),
     extra: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Array] | None = None,
 ) -> None:
-    """Writes to an empty stream that supports reading and seeking, and packs one weight at a time.
-    `extra` maps names to JSON values."""
-    arrays = arrays or {}
+    """Writes a segment to an empty stream that supports reading and seeking, and packs one weight
+    at a time. It goes behind segments that have the weights with the names `known`. `extra` maps
+    names to JSON values."""
+    arrays, names = arrays or {}, [*_names(plan)]
+    new = {n: w for n, w in zip(names, plan.weights, strict=True) if n not in known}
     header = {
         "key": dict(key),
         "tuning": dict(tuning),
         "plan": codec.encode(plan),
         "digests": [digest.hex() if digest else None for digest in plan.digests],
-        "weights": weights,
+        "names": names,
+        "images": [[name, weight.bytes] for name, weight in new.items()],
         "extra": dict(extra or {}),
         "arrays": {name: [array.dtype.name, list(array.shape)] for name, array in arrays.items()},
     }
-    text = json.dumps(header, separators=(",", ":")).encode()
-    start = _aligned(PREAMBLE.size + len(text))
-    end = start + (_write_weights(stream, plan, start) if weights else 0)
-    for array in arrays.values():
+    text = zlib.compress(json.dumps(header, separators=(",", ":")).encode(), 1)
+    start = end = _aligned(PREAMBLE.size + len(text))
+    pieces = [(weight.bytes, weight.pieces()) for weight in new.values()]
+    pieces += [(a.nbytes, iter([np.frombuffer(a.tobytes(), np.uint8)])) for a in arrays.values()]
+    for size, parts in pieces:
         stream.seek(end)
-        stream.write(array.tobytes())
-        end += _aligned(array.nbytes)
+        for piece in parts:
+            stream.write(piece.data)
+        end += _aligned(size)
     stream.write(bytes(end - stream.seek(0, SEEK_END)))
     stream.seek(start)
     body = checksum(iter(partial(stream.read, READ_BACK), b""))
@@ -125,31 +210,34 @@ def write(
     stream.write(struct.pack("<8sII", MAGIC, FORMAT, zlib.crc32(checked)) + checked)
 
 
-def read(data: memoryview, check: bool = True) -> Stored:
-    """Returns the plan in these bytes, of which its weights are views. Without `check`, the caller
-    must call `Stored.check` before it uses them. Raises Damaged."""
-    header, body, sums = _split(data)
-    try:
-        plan = codec.decode(Plan, header["plan"])
-        _check(plan)
-        weights = header["weights"] is True
-        end = _body_bytes(plan) if weights else 0
-        if end > len(body):
-            raise codec.Mismatch("the weights have another size")
-        arrays = _arrays(header["arrays"], body[end:])
-        plan = replace(plan, weights=_weights(plan, header["digests"], body if weights else None))
-        key, tuning = (_texts(header[name]) for name in ("key", "tuning"))
-        found = Stored(key, plan, tuning, weights, dict(header["extra"]), arrays, body, sums)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Damaged(f"its content is not valid ({error})") from error
-    if check:
-        found.check()
+def contents(data: memoryview, growing: bool = False) -> Contents:
+    """Returns the segments in these bytes. Where they are of a file that may be `growing`, bytes
+    behind the last complete segment are ignored. Raises Damaged."""
+    found, end = list[Segment](), 0
+    while end < len(data) or not found:
+        try:
+            segment, size = _segment(data[end:])
+        except Damaged:
+            if growing and found:
+                break
+            raise
+        found.append(segment)
+        end += size
+    return Contents(tuple(found), end)
+
+
+def read(data: memoryview) -> tuple[Stored, ...]:
+    """Returns the plans in these bytes, of which their weights are views. Raises Damaged."""
+    held = contents(data)
+    found = tuple(map(held.stored, held.segments))
+    for one in found:
+        one.check()
     return found
 
 
 def begin(start: bytes | memoryview, size: int) -> tuple[int, int, int, int, int]:
     """Returns (crc32, bytes of the header, offset of the body, its bytes, its checksum) from the
-    preamble of a file of this size. Raises Damaged for any other file."""
+    preamble of a segment, which is at the start of `size` bytes. Raises Damaged for others."""
     if len(start) < PREAMBLE.size:
         raise Damaged("it is truncated")
     magic, version, crc, header_bytes, body_bytes, sums = PREAMBLE.unpack_from(start)
@@ -158,23 +246,35 @@ def begin(start: bytes | memoryview, size: int) -> tuple[int, int, int, int, int
     if version != FORMAT:
         raise Damaged("it was written by another version of this plugin")
     body = _aligned(PREAMBLE.size + header_bytes)
-    if body + body_bytes != size:
-        raise Damaged("it is truncated" if body + body_bytes > size else "it is too long")
+    if body + body_bytes > size:
+        raise Damaged("it is truncated")
     return crc, header_bytes, body, body_bytes, sums
 
 
-def _split(data: memoryview) -> tuple[dict[str, Any], memoryview, int]:
-    """Returns (header, body, checksum of the body), after verifying the header's checksum."""
-    crc, header_bytes, start, _, sums = begin(data, len(data))
+def _segment(data: memoryview) -> tuple[Segment, int]:
+    """Returns the segment at the start of these bytes, and its size."""
+    crc, header_bytes, start, body_bytes, sums = begin(data[: PREAMBLE.size], len(data))
     if zlib.crc32(data[CHECKED:start]) != crc:
         raise Damaged("its checksum is wrong")
+    reader, text = zlib.decompressobj(), data[PREAMBLE.size : PREAMBLE.size + header_bytes]
     try:
-        header = json.loads(bytes(data[PREAMBLE.size : PREAMBLE.size + header_bytes]))
-    except (ValueError, RecursionError) as error:
+        header = json.loads(reader.decompress(text, MOST_TEXT))
+    except (ValueError, RecursionError, zlib.error) as error:
         raise Damaged("its header is not valid") from error
-    if not isinstance(header, dict):
+    if not isinstance(header, dict) or not isinstance(header.get("extra"), dict):
         raise Damaged("its header is not valid")
-    return header, data[start:], sums
+    end = start + body_bytes
+    return Segment(header, data[start:end], sums), end
+
+
+def _names(plan: Plan) -> Iterator[str]:
+    """Yields the name of each weight: equal names mean equal bytes. It follows from the values that
+    the weight is packed from; where their digest is unknown, from the bytes."""
+    for weight, digest in zip(plan.weights, plan.digests, strict=True):
+        known = digest or sha256(weight.image().data).digest()
+        key = weight.key[1:] if isinstance(weight.key[0], int) else weight.key
+        named = repr((key, known, weight.bytes, weight.half))
+        yield sha256(named.encode()).hexdigest()[:32]
 
 
 def _texts(value: Any) -> dict[str, str]:
@@ -185,45 +285,6 @@ def _texts(value: Any) -> dict[str, str]:
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _starts(plan: Plan) -> dict[int, int]:
-    """Returns the offset of each weight buffer in the body, by its number."""
-    starts, end = {}, 0
-    for number, buffer in enumerate(plan.buffers):
-        if buffer.role == "weights":
-            starts[number] = end
-            end += _aligned(buffer.bytes)
-    return starts
-
-
-def _body_bytes(plan: Plan) -> int:
-    return sum(_aligned(buffer.bytes) for buffer in plan.buffers if buffer.role == "weights")
-
-
-def _write_weights(stream: BinaryIO, plan: Plan, start: int) -> int:
-    """Writes each weight to the body, which starts at `start`. Returns their size in bytes; bytes
-    between them stay zero."""
-    starts = _starts(plan)
-    for weight in plan.weights:
-        stream.seek(start + starts[weight.buffer] + weight.offset)
-        for piece in weight.pieces():
-            stream.write(piece.data)
-    return _body_bytes(plan)
-
-
-def _weights(
-    plan: Plan, digests: Sequence[str | None], body: memoryview | None
-) -> tuple[Weight, ...]:
-    starts, found = _starts(plan), []
-    for weight, digest in zip(plan.weights, digests, strict=True):
-        weight = replace(weight, digest=bytes.fromhex(digest) if digest is not None else None)
-        if body is not None:
-            start = starts[weight.buffer] + weight.offset
-            image = np.frombuffer(body[start : start + weight.bytes], np.uint8)
-            weight = replace(weight, pack=partial(_same, image))
-        found.append(weight)
-    return tuple(found)
 
 
 def _same(image: Array) -> Array:
@@ -247,7 +308,7 @@ def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
     return arrays
 
 
-def _check(plan: Plan) -> None:
+def check(plan: Plan) -> None:
     """Raises Mismatch for inconsistent numbers."""
     buffers = plan.buffers
     for buffer in buffers:
@@ -274,7 +335,8 @@ def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
     _require(len(kinds) == len(dispatch.buffers), "a dispatch")
     _require(all(0 <= number < len(plan.buffers) for number in dispatch.buffers), "a dispatch")
     for kind, number in zip(kinds, dispatch.buffers, strict=True):
-        _require((plan.buffers[number].role == "uniforms") == (kind == "u"), "a binding")
+        # Kernels also read symbolic constants, which are behind the uniform blocks.
+        _require(kind in {"uniforms": "ur"}.get(plan.buffers[number].role, "rw"), "a binding")
     end = dispatch.uniform_offset + UNIFORM_BLOCK
     _require(0 <= dispatch.uniform_offset and end <= len(plan.uniforms), "a dispatch")
     _require(dispatch.uniform_offset % UNIFORM_BLOCK == 0, "a dispatch")

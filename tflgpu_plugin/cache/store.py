@@ -1,8 +1,9 @@
 """Plans and packed weights that are kept between processes, in the folder `serialization_dir`.
 
-A file's name depends on the token, the adapter, the options and the structure of the partition. Its
-key has everything that its content depends on, also the weights' values; a file with another key is
-not used and written anew."""
+There is a file per partition, with its plans for all shapes and each packed weight once. Its name
+depends on the token, the adapter, the options and the structure of the partition. Its key has
+everything that its content depends on, also the weights' values; a file with another key is not
+used and written anew. Plans are added at its end, so that readers need no lock."""
 
 from __future__ import annotations
 
@@ -11,23 +12,27 @@ import glob
 import mmap
 import os
 import re
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from tflgpu_plugin.cache import fingerprint, folders, plan_file
-from tflgpu_plugin.cache.plan_file import Damaged, Stored
+from tflgpu_plugin.cache.plan_file import Contents, Damaged, Stored
 from tflgpu_plugin.ir import Graph, Plan, Target
 from tflgpu_plugin.options import OptionError, Options
 
 Known = Mapping[int, bytes]
 SUFFIX = ".tflgpu"
 CONTENT = "content"  # the last part of a key
+SOURCE, SHAPES, TEMPLATE = "source", "shapes", "template"  # what `extra` says of other shapes
+MOST_PLANS = 64  # in a file
 ROOM, PACKED = 64 << 20, 64  # bytes of a plan without constants; growth of these by packing
 KEEPS_MAPPED = os.name == "nt"  # the system does not replace a file that is mapped
 ABANDONED = 3600  # seconds after which a partly written file is deleted
@@ -65,30 +70,48 @@ def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | Non
     return None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Entry:
-    """The file of a partition's plan, and the key that it must have. `content` computes the part of
-    that name, which takes longer than the rest."""
+    """The file of a partition's plans, and the key that these must have. `content` computes the
+    part of that name, which takes longer than the rest. `most` is the largest size of a file that
+    is read; a file that was `refused` is replaced."""
 
     path: Path
     key: Mapping[str, str]
     content: Callable[[], str]
+    most: int
+    refused: bool = False
 
     def load(self, graph: Graph) -> Stored | None:
-        """Returns the stored plan, mapped into memory; None where there is none and, with a line
-        for the user, where it cannot be used for this partition. The caller must `check` it."""
+        """Returns the stored plan of this graph, mapped into memory; None where there is none and,
+        with a line for the user, where it cannot be used. The caller must `check` it."""
+        found = next(self.plans(None), None)
+        if found is None or found.serves(graph):
+            return found
+        self.refuse("its inputs and outputs are not those of the model")
+        return None
+
+    def plans(self, source: str | None) -> Iterator[Stored]:
+        """Yields the stored plans for other shapes, which follow from this `source`, or, without
+        one, of the partition itself. See `load`."""
         try:
-            found = plan_file.read(mapped_file(self.path, _most(graph)), check=False)
-            if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
-                raise Damaged(reason)
-            if not found.serves(graph):
-                raise Damaged("its inputs and outputs are not those of the model")
+            held = plan_file.contents(mapped_file(self.path, self.most), growing=True)
+            for segment in held.segments:
+                if segment.extra.get(SOURCE) != source:
+                    continue
+                found = held.stored(segment)
+                if reason := difference({**found.key, CONTENT: ""}, {**self.key, CONTENT: ""}):
+                    raise Damaged(reason)
+                yield found
         except FileNotFoundError:
-            return None
+            return
         except (OSError, Damaged) as error:
             self.refuse(str(error.strerror if isinstance(error, OSError) else error))
-            return None
-        return found
+
+    def settle(self) -> None:
+        """Computes the content now, after which the constants may be freed."""
+        content = self.content()
+        self.content = lambda: content
 
     def check(self, found: Stored) -> None:
         """Raises Damaged unless the file is complete and has these weights."""
@@ -98,28 +121,61 @@ class Entry:
 
     def refuse(self, reason: str) -> None:
         """Tells the user why the file is not used; `reason` continues a sentence about it."""
+        self.refused = True
         rest = "" if self.path.is_dir() else " It is written anew."
         folders.tell(f"tflgpu: {self.path} is not used: {reason}.{rest}")
 
-    def store(self, plan: Plan, tuning: Mapping[str, str], weights: bool = True) -> None:
-        """Writes a plan, with or without its weights. Errors are reported once; they only make the
-        next start slower."""
-        folder, part = self.path.parent, ""
+    def store(
+        self, plan: Plan, tuning: Mapping[str, str], extra: Mapping[str, Any] | None = None
+    ) -> None:
+        """Adds a plan to the file; `extra` are the writer's own data. Errors are reported once;
+        they only make the next start slower."""
+        folder, part, extra = self.path.parent, "", extra or {}
         try:
-            handle, part = tempfile.mkstemp(".part", f".{self.path.stem}-", folder)
-            with os.fdopen(handle, "w+b") as stream:  # mode 0600
-                key = {**self.key, CONTENT: self.content()}
-                plan_file.write(stream, plan, key, tuning, weights)
-            os.replace(part, self.path)
-            self._sweep()
+            key = {**self.key, CONTENT: self.content()}
+            held = self._held(key)
+            if held is None or _takes(held, extra):
+                handle, part = tempfile.mkstemp(".part", f".{self.path.stem}-", folder)
+                with os.fdopen(handle, "w+b") as stream:  # mode 0600
+                    plan_file.write(stream, plan, key, tuning, held.images if held else (), extra)
+                with folders.locked(folder):
+                    self._place(Path(part), held, key)
+                self._sweep()
         except (OSError, TypeError, ValueError) as error:
+            if not self.path.is_dir():  # `load` has reported it
+                _tell_unkept(folder, error.strerror if isinstance(error, OSError) else error)
+        finally:
             if part:
                 with suppress(OSError):
                     os.unlink(part)
-            if self.path.is_dir():
-                return  # `load` has reported it
-            reason = error.strerror if isinstance(error, OSError) else error
-            _tell_unkept(folder, reason)
+
+    def _held(self, key: Mapping[str, str]) -> Contents | None:
+        """Returns what the file has now; None for a file that cannot get further plans."""
+        try:
+            data = mapped_file(self.path, self.most, whole=False)
+            held = plan_file.contents(data, growing=True)
+            same = all(segment.header.get("key") == key for segment in held.segments)
+            return held if same and held.images is not None and not self.refused else None
+        except (OSError, Damaged):
+            return None
+
+    def _place(self, part: Path, before: Contents | None, key: Mapping[str, str]) -> None:
+        """Adds a written segment to the file, which had the contents `before` when it was written.
+        The folder is locked."""
+        held = self._held(key)
+        if held is None and before is None:
+            os.replace(part, self.path)
+            self.refused = False
+        if held is None:
+            return
+        added = plan_file.contents(mapped_file(part, self.most)).segments[0]
+        lacks = any(name not in held.images for name in before.images) if before else False
+        if lacks or not _takes(held, added.extra):
+            return
+        if held.end < self.path.stat().st_size:  # a process was killed while it wrote
+            _cut(self.path, held.end)
+        with part.open("rb") as source, self.path.open("ab") as to:
+            shutil.copyfileobj(source, to)
 
     def _sweep(self) -> None:
         """Removes partly written versions of this file from processes that were killed."""
@@ -148,7 +204,7 @@ class Cache:
         start = re.sub(r"[^A-Za-z0-9._-]", "_", self.token)[:64]
         path = self.folder / f"{start}_{sha256(named.encode()).hexdigest()[:24]}{SUFFIX}"
         content = functools.cache(lambda: fingerprint.content(graph, known(), structure))
-        return Entry(path, key, content)
+        return Entry(path, key, content, _most(graph))
 
 
 def opened(options: Options) -> Cache | None:
@@ -171,6 +227,25 @@ def opened(options: Options) -> Cache | None:
     return Cache(folder, options.model_token or "model", repr(rest))
 
 
+def _takes(held: Contents, extra: Mapping[str, Any]) -> bool:
+    """Whether a file gets a further plan: it has no such one yet, and not too many."""
+    same = any(_place_of(extra) == _place_of(segment.extra) for segment in held.segments)
+    return not same and len(held.segments) < MOST_PLANS
+
+
+def _place_of(extra: Mapping[str, Any]) -> tuple[object, ...]:
+    """Returns what a plan is for: its source, its shapes, and whether it has symbols."""
+    return extra.get(SOURCE), extra.get(SHAPES), TEMPLATE in extra
+
+
+def _cut(path: Path, size: int) -> None:
+    """Replaces a file by its first bytes: other processes may have mapped all of it."""
+    handle, part = tempfile.mkstemp(".part", f".{path.stem}-", path.parent)
+    with os.fdopen(handle, "wb") as to, path.open("rb") as source:
+        to.write(source.read(size))
+    os.replace(part, path)
+
+
 def _tell_unkept(folder: Path, reason: object) -> None:
     folders.tell(f"tflgpu: nothing can be stored in {folder} ({reason}); models run all the same.")
 
@@ -182,9 +257,10 @@ def _most(graph: Graph) -> int:
     return ROOM + PACKED * sum(data.nbytes for data in constants)
 
 
-def mapped_file(path: Path, most: int) -> memoryview:
-    """Returns the file's bytes. They do not change, because writers replace the file. Raises
-    OSError, or Damaged for a file that cannot be a plan of at most `most` bytes."""
+def mapped_file(path: Path, most: int, whole: bool = True) -> memoryview:
+    """Returns the file's bytes, all of which are read now if the `whole` is needed. They do not
+    change, because writers add to the file or replace it. Raises OSError, or Damaged for a file
+    that cannot be a plan of at most `most` bytes."""
     try:
         handle = folders.opened(path, most)
     except folders.Unsafe as reason:
@@ -195,7 +271,7 @@ def mapped_file(path: Path, most: int) -> memoryview:
         if KEEPS_MAPPED:
             return _copied(file, size)
         how = {"access": mmap.ACCESS_READ}
-        if hasattr(mmap, "MAP_POPULATE"):
+        if whole and hasattr(mmap, "MAP_POPULATE"):
             how = {"flags": mmap.MAP_SHARED | mmap.MAP_POPULATE, "prot": mmap.PROT_READ}
         return memoryview(mmap.mmap(handle, size, **how))
 

@@ -58,18 +58,21 @@ class Values:
         """Returns the value of a size, or 0 where it cannot be evaluated."""
         try:
             return int(self.of(number))
-        except ZeroDivisionError:
+        except ArithmeticError:
             return 0
 
     def total(self, terms: Terms) -> int:
-        """Returns the value of a polynomial. Raises ZeroDivisionError."""
+        """Returns the value of a polynomial. Raises ZeroDivisionError or OverflowError."""
         return sum(c * prod(map(self.atom, atoms)) for atoms, c in terms)
 
     def atom(self, index: int) -> int:
         """Returns the value of an atom."""
         if index not in self.known:
             op, a, b, *_ = self.atoms[index]
-            self.known[index] = self.symbols[a] if op == "in" else self._function(op, a, b)
+            value = self.symbols[a] if op == "in" else self._function(op, a, b)
+            if abs(value) >> 63:
+                raise OverflowError("native code computes with int64")
+            self.known[index] = value
         return self.known[index]
 
     def _function(self, op: str, given: Terms, other: Terms) -> int:
@@ -79,7 +82,7 @@ class Values:
         """Whether all guards hold."""
         try:
             return all(self._holds(guard.kind, self.total(guard.terms)) for guard in guards)
-        except ZeroDivisionError:
+        except ArithmeticError:
             return False
 
     def _holds(self, kind: str, value: int) -> bool:

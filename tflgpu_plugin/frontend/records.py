@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tflgpu_plugin import log, native, threads
+from tflgpu_plugin.cache import plan_file
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
+from tflgpu_plugin.frontend import stored_shapes
 from tflgpu_plugin.frontend.reports import (
     CPU,
     GPU,
@@ -58,6 +61,7 @@ class PlacedPartition:
     final: Any = field(default=None, init=False)  # the state when the native object was freed
     reasons: set[str] = field(default_factory=set, init=False)  # of runs on the host's kernels
     reshaping: Reshaping = field(default_factory=Reshaping, init=False)
+    _source: str | None = field(default=None, init=False)  # of plans that are stored, once asked
 
     def __post_init__(self) -> None:
         assert self.partition is not None
@@ -81,6 +85,12 @@ class PlacedPartition:
         """Returns the instance for these input shapes if it has been built, else None."""
         return None
 
+    @property
+    def described(self) -> object:
+        """Returns all that plans for other shapes follow from, as plain data; None where there can
+        be none."""
+        raise NotImplementedError
+
     def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
         """Gives the native object a plan for these input shapes, or the sentence that its runs fail
         with. Raises ImpossibleShapes."""
@@ -89,7 +99,7 @@ class PlacedPartition:
         try:
             if partition is None:
                 raise BuildError((), self.closed)
-            instance = self.ready(partition, given)
+            instance = self.ready(partition, given) or self._stored(partition, given)
             if instance is None and self._build_symbolic(partition, handle, given):
                 return
             if instance is None:
@@ -97,13 +107,32 @@ class PlacedPartition:
                 graph = again.graph
                 hidden = counts(graph.tensors, graph.outputs)
                 made = [graph.shape(t) for t in graph.outputs if t not in hidden]
-                instance = partition.build(again.runs())
+                extra = self._source and stored_shapes.place(self._source, flat(given))
+                instance = partition.build(again.runs(), extra or None)
         except ImpossibleShapes:
             raise
         except BuildError as error:
             self.add(handle, given, made, error.sentence)
         else:
             self.add(handle, given, instance.output_shapes, instance)
+
+    def _stored(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
+        """Returns an instance of a stored plan for these shapes; None where there is none that can
+        be used. Stored templates become those of `reshaping` when this is first called."""
+        reshaping, place = self.reshaping, tuple(flat(given))
+        with reshaping.lock:
+            try:
+                if reshaping.stored is None:
+                    reshaping.stored = {}
+                    if partition.remembers and (source := stored_shapes.source(self.described)):
+                        self._source = source
+                        reshaping.recall(*stored_shapes.read(partition, source))
+                if (found := reshaping.stored.pop(place, None)) is None:
+                    return None
+                return partition.built(found.plan, None, found.check)
+            except (BuildError, ArithmeticError, KeyError, TypeError, ValueError) as error:
+                partition.refuse_stored(str(error))
+                return None
 
     def _build_symbolic(self, partition: Partition, handle: Any, given: tuple[Shape, ...]) -> bool:
         """Gives the native object a plan with symbols for these input shapes. Returns whether there
@@ -143,7 +172,15 @@ class PlacedPartition:
 
     def _settled(self, partition: Partition, found: Symbolic) -> Instance:
         plan = found.template.settled(found.symbols, found.rooms, found.places)
-        return partition.built(plan, found.program)
+        if found.stored:
+            plan_file.check(plan)
+        instance = partition.built(plan, found.program)
+        if self._source and not found.stored:
+            found.stored = True
+            with suppress(TypeError):  # it has parts that cannot be stored
+                extra = stored_shapes.template_place(self._source, found)
+                partition.store(replace(plan, symbols=None), instance.program, extra)
+        return instance
 
     @property
     def limits(self) -> Sequence[tuple[int, int] | None]:

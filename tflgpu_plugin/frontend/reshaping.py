@@ -17,6 +17,7 @@ from tflgpu_plugin.ir import Shape
 from tflgpu_plugin.ir.extent import EXTENTS, Trace
 
 if TYPE_CHECKING:
+    from tflgpu_plugin.cache.plan_file import Stored
     from tflgpu_plugin.compile.template import Template
     from tflgpu_plugin.runtime.program import Program
 
@@ -38,7 +39,7 @@ class Symbolic:
     """A template made for the shapes `made`. Its symbols are at `places`: (position in the flat
     list, symbol). Its buffers suffice for each of `rooms`, which are values of the symbols, the
     newest first. `newest` are the values of the latest run that needed a plan; `program` is the
-    program that was built last."""
+    program that was built last. `stored`: a cache has the template."""
 
     made: Flat
     places: tuple[tuple[int, int], ...]
@@ -46,6 +47,7 @@ class Symbolic:
     rooms: list[dict[int, int]]
     newest: dict[int, int]
     program: Program | None = None
+    stored: bool = False
 
     def made_on_the_device(self, program: Program) -> None:
         """Remembers a program of the template. Since the device holds the constants then, their
@@ -94,7 +96,8 @@ class Reshaping:
     positions in the flat list at which runs differed. `narrow` counts the latest consecutive
     templates that could not be made or hold for a single value of an extent, `failed` those that
     could not be built. `pinned` counts, for the position of each run value, the latest consecutive
-    templates that hold for a single value there: such a number may be an axis."""
+    templates that hold for a single value there: such a number may be an axis. `stored` are plans
+    for a single set of shapes that a cache or a compiled model has, None before it was asked."""
 
     seen: list[Flat] = field(default_factory=list)
     found: list[Symbolic] = field(default_factory=list)
@@ -102,6 +105,7 @@ class Reshaping:
     pinned: Counter[int] = field(default_factory=Counter)
     narrow: int = 0
     failed: int = 0
+    stored: dict[Flat, Stored] | None = None
     lock: Any = field(default_factory=threads.RLock, repr=False)
 
     def of(
@@ -124,6 +128,11 @@ class Reshaping:
             if not alike or max(self.narrow, self.failed) >= NARROW:
                 return None
             return self._made(given, alike, limits, make)
+
+    def recall(self, exact: dict[Flat, Stored], templates: Sequence[Symbolic]) -> None:
+        """Adds stored plans and templates, as if their shapes had been seen."""
+        self.stored, self.found = exact, [*templates[:KEPT]]
+        self.seen = [*exact, *(one.made for one in templates)][:KEPT]
 
     def drop(self, symbolic: Symbolic) -> None:
         """Forgets a template that cannot be built."""
