@@ -27,8 +27,8 @@ class Atom(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """A condition on a polynomial: equal to 0 ("eq"), different from 0 ("ne"), or at least 0
-    ("ge")."""
+    """A condition on a polynomial. `kind` is "eq", "ne" or "ge": it is equal to 0, not equal to 0,
+    or at least 0."""
 
     kind: str
     terms: Terms
