@@ -24,8 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def root_handlers() -> Iterator[None]:
-    """Takes away what libraries add to the root logger when they log with none set up: the plugin's
-    own messages would go there, also in later tests."""
+    """Removes handlers that libraries add to the root logger when they log before logging is
+    configured: the plugin's messages would go there, also in later tests."""
     before = [*logging.root.handlers]
     yield
     logging.root.handlers[:] = before
@@ -40,8 +40,8 @@ def not_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["reference", "default"])
 def resolver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where a test asks for it: what is left to the CPU runs on the reference kernels, then as
-    hosts have it when nothing is said, with a delegate of their own beside ours."""
+    """Selects which kernels run the nodes that are left to the CPU, for tests that ask for it: the
+    reference kernels, then the host's default, in which its own delegate runs beside ours."""
     from tests.support import interpreters
 
     monkeypatch.setattr(interpreters, "beside", request.param)
@@ -50,7 +50,7 @@ def resolver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @cache
 def missing_adapter() -> str | None:
-    """Why there is no adapter, None when there is one."""
+    """Returns why there is no adapter, or None if there is one."""
     from tflgpu_plugin.runtime import adapter
     from tflgpu_plugin.runtime.device import NoAdapter
 

@@ -38,7 +38,8 @@ STORE = 100 << 20  # bytes of the object store
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its address. Its workers see the software driver of the system twice, as two equal GPUs."""
+    """Yields the address of a Ray cluster. Its workers see the system's software driver twice, as
+    two equal GPUs."""
     variables = {"PYTHONPATH": str(ROOT)} | batches.twice(tmp_path_factory.mktemp("drivers"))
     variables |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
     with pytest.MonkeyPatch.context() as patch:
@@ -122,7 +123,7 @@ def test_a_slow_sink_holds_workers_back(cluster: str) -> None:
 
 
 def alive(name: str) -> list[str]:
-    """Processes whose titles hold this."""
+    """Returns the processes whose titles contain this text."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -152,7 +153,7 @@ def test_the_blocks_of_the_page(
     names = ("model.tflite", "pictures", "found")
 
     def there(text: str) -> str:
-        """Actors have another folder."""
+        """Returns the text with absolute paths, because actors run in another folder."""
         for name in names:
             text = text.replace(f'"{name}"', f'"{tmp_path / name}"')
         return text

@@ -31,7 +31,7 @@ TOLERANCE = 1e-5
 
 @pytest.fixture(params=["twice", "swiftshader"])
 def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """Variables for two adapters."""
+    """Returns environment variables that make a driver report two adapters."""
     found = batches.twice(tmp_path)
     if not found:
         pytest.skip("there is no lavapipe here")

@@ -32,7 +32,7 @@ _WORK = workers.work
 
 @pytest.fixture
 def given(tmp_path: Path) -> tuple[Path, Path, dict[str, bytes]]:
-    """A model, a folder of inputs, and the results of one process."""
+    """Returns a model, a folder of inputs, and the results of one process."""
     model = batches.model(tmp_path)
     folder = batches.arrays(tmp_path / "in", batches.values(COUNT))
     batches.ran(model, folder, out=tmp_path / "alone", batch=2)

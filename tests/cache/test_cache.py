@@ -43,7 +43,7 @@ class Setting:
         self.path.write_bytes(model)
 
     def start(self, shapes: Any = None, folder: Any = None, **extra: Any) -> Any:
-        """A process that is on its way."""
+        """Starts a process and returns it."""
         named = {"serialization_dir": str(folder or self.folder), "model_token": "test"}
         environment = extra.pop("environment", {})
         wanted = {"host": self.host, "model": str(self.path), "shapes": shapes}
@@ -65,7 +65,7 @@ class Setting:
         )
 
     def run(self, *args: Any, **named: Any) -> Any:
-        """See `finished`."""
+        """Starts a process and returns its output when it has finished (see `finished`)."""
         found = finished(self.start(*args, **named), self.close)
         assert self.cpu is None or found["cpu"] == self.cpu
         return found
@@ -76,7 +76,7 @@ class Setting:
 
 
 def finished(process: Any, close: float = 1e-5) -> Any:
-    """The output of a process; `told` are its lines about the cache."""
+    """Returns the output of a finished process; `told` collects its log lines about the cache."""
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     found = json.loads(out.splitlines()[-1])
@@ -91,7 +91,7 @@ def setting(tmp_path: Path) -> Setting:
 
 
 def other_weights() -> bytes:
-    """The structure of `small.one_partition`, names and shapes too, with other values."""
+    """Returns `small.one_partition` with other weights: equal structure, names and shapes."""
     model, shape = Model(), (1, 8, 8, 3)
     x = model.input("x", shape, signature=(-1, -1, -1, 3))
     features = small.conv(model, x, shape, "first", seed=11)
@@ -285,12 +285,12 @@ def flip(data: bytes) -> bytes:
 
 
 def said_by(part: str) -> Callable[[bytes], bytes]:
-    """Another text for a part of the key, the checksum being right."""
+    """Returns a change that sets another text for a part of the key, with a valid checksum."""
     return lambda data: changed(data, lambda header: header["key"].update({part: "other"}))
 
 
 def misfit(data: bytes) -> bytes:
-    """A kernel that the driver refuses, the checksum being right."""
+    """Returns a stored plan with a kernel that the driver refuses, and a valid checksum."""
     return changed(data, lambda header: header["plan"][0][0].__setitem__(1, "no WGSL"))
 
 
@@ -408,7 +408,7 @@ def test_what_a_killed_process_has_left_is_removed_after_a_while(setting: Settin
 
 @pytest.fixture
 def unwritable(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which nothing can be made."""
+    """Yields a folder in which no file can be created."""
     if os.getuid() == 0:  # whom modes do not stop
         yield Path("/sys")
         return

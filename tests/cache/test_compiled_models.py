@@ -32,8 +32,8 @@ pytestmark = [
 
 
 def network(size: int = 16, default: bool = False) -> bytes:
-    """Two convolutions of fixed shapes and an operator for the CPU between them; with `default`, a
-    bias that the user may replace."""
+    """Returns a model of two convolutions of fixed shapes and an operator for the CPU between them;
+    with `default`, its bias is an input with a default that the user may replace."""
     chance = np.random.default_rng(3)
     constants = {
         "w1": chance.uniform(-1, 1, (4, 3, 3, 3)).astype(np.float32),
@@ -70,7 +70,7 @@ def step(name: str, folder: Path, version: str | None = None) -> str:
 
 
 def _contexts(path: Path) -> list[dict[str, Any]]:
-    """The attributes of a compiled model's own nodes."""
+    """Returns the attributes of the nodes that a compiled model has for our partitions."""
     onnx = pytest.importorskip("onnx")
     nodes = [n for n in onnx.load(path).graph.node if n.op_type == "EPContext"]
     return [{a.name: onnx.helper.get_attribute_value(a) for a in n.attribute} for n in nodes]
@@ -94,7 +94,7 @@ def test_other_versions_of_onnxruntime(folder: Path, version: str) -> None:
 
 
 def compiled(folder: Path, mode: str = "1", data: bytes | None = None, **given: str) -> Path:
-    """The model compiled in this process."""
+    """Returns the path of the model, compiled in this process."""
     if data:
         (folder / "model.onnx").write_bytes(data)
     path = folder / "made_ctx.onnx"
@@ -105,7 +105,7 @@ def compiled(folder: Path, mode: str = "1", data: bytes | None = None, **given: 
 
 
 def spoiled(path: Path, spoil: Callable[[bytes], bytes]) -> bytes:
-    """The compiled model with other bytes in its first node of ours."""
+    """Returns the compiled model with other bytes in the first node of our provider."""
     import onnx
 
     model = onnx.load(path)

@@ -48,7 +48,7 @@ def test_a_count_is_behind_the_outputs(fitting: Arguments) -> None:
 
 
 def port(k: int, **fields: Any) -> Callable[[Plan], Plan]:
-    """Another output `k` of the plan, counted from the end where it is negative."""
+    """Returns a change that replaces output `k` of a plan (a negative k counts from the end)."""
 
     def change(plan: Plan) -> Plan:
         ports = list(plan.outputs)

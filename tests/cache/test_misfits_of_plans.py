@@ -20,7 +20,7 @@ LIMIT = 1 << 32  # of groups
 
 
 def _read(plan: Plan) -> plan_file.Stored:
-    """A plan as a hostile writer would store it."""
+    """Returns a plan that is read from bytes which a hostile writer could have stored."""
     data = stored.changed(
         stored.written(stored.plan()), lambda header: header.update(plan=codec.encode(plan))
     )
@@ -32,7 +32,8 @@ def _number(plan: Plan, role: str) -> int:
 
 
 def _with(name: str, k: int, **fields: Any) -> Callable[[Plan], Plan]:
-    """Some fields of one part replaced; a callable tells a value from the plan and the old one."""
+    """Returns a change that replaces some fields of one part of a plan; a callable computes a value
+    from the plan and the old value."""
 
     def change(plan: Plan) -> Plan:
         parts = list(getattr(plan, name))
@@ -55,13 +56,13 @@ def _uniforms(more: int) -> Callable[[Plan], Plan]:
 
 
 def _bound(plan: Plan) -> int:
-    """Bytes of the buffers that the first launch binds, less the uniform block."""
+    """Returns the bytes of the buffers that the first launch binds, without the uniform block."""
     uniforms = _number(plan, "uniforms")
     return sum(plan.buffers[k].bytes for k in {*plan.dispatches[0].buffers} - {uniforms})
 
 
 def _other_kind(plan: Plan, numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """Where the kernel writes a tensor, the uniform block."""
+    """Returns the first launch's buffers with the uniform block in the place of a tensor."""
     return _uniforms_at("w", plan, numbers)
 
 
@@ -157,7 +158,7 @@ MISFITS: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
 
 
 def _roomy(plan: Plan) -> Plan:
-    """With a block of uniforms that nothing uses."""
+    """Returns the plan with an unused block of uniforms."""
     number = _number(plan, "uniforms")
     larger = _with("buffers", number, bytes=lambda _, size: size + 256)(plan)
     return replace(larger, uniforms=plan.uniforms + bytes(256))

@@ -115,7 +115,7 @@ check()
 
 
 def told(code: str, home: Path) -> list[str]:
-    """The lines that a process with this cache folder writes."""
+    """Returns the log lines of a process that uses this cache folder."""
     done = run_python(PRELUDE + code, XDG_CACHE_HOME=str(home), TFLGPU_NO_CACHE="")
     return [line for line in done.stderr.splitlines() if line.startswith("tflgpu: ")]
 

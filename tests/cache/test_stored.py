@@ -90,7 +90,7 @@ def test_another_adapter_has_another_key(part: str) -> None:
 
 
 def dense(scale: float = 1.0) -> Graph:
-    """One matrix product with a bias."""
+    """Returns the graph of one matrix product with a bias."""
     weights = np.arange(48, dtype=np.float32).reshape(6, 8) * np.float32(scale)
     n = Net()
     x, w, bias = n.input((2, 8)), n.constant(weights), n.constant(np.ones(6, np.float32))
@@ -114,8 +114,8 @@ def read(data: bytes) -> plan_file.Stored:
 
 
 def changed(data: bytes, change: Callable[[Any], None]) -> bytes:
-    """The same with another header of its last segment and a right checksum, as a hostile writer
-    would make it."""
+    """Returns the stored bytes with another header and a valid checksum, as a hostile writer would
+    make them."""
     held = plan_file.contents(memoryview(data))
     last = held.segments[-1]
     before = len(data) - len(segment_of(data, last))
@@ -289,7 +289,7 @@ def test_another_shape_of_plans_has_another_format() -> None:
 
 
 def numbers(value: Any) -> list[tuple[Any, Any]]:
-    """Every place of an integer inside lists and maps: (container, key)."""
+    """Returns the places of all integers inside lists and maps, as (container, key)."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     found: list[tuple[Any, Any]] = []
     for key, item in items:

@@ -21,7 +21,7 @@ COMMANDS = (("demo", "--model"), ("bench",), ("profile",))
 
 
 def onnx_file(folder: Path, op: str, **attributes: Any) -> Path:
-    """A product, whose first extent is open, and one operator after it."""
+    """Returns a model of a product whose first extent is open, followed by one operator."""
     if reason := onnx.missing():
         pytest.skip(reason)
     weights = np.linspace(-1, 1, 4096).astype(np.float32).reshape(64, 64)

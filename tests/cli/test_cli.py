@@ -34,14 +34,14 @@ def invoke(*arguments: str) -> Result:
 
 
 def answer(*arguments: str) -> Any:
-    """The JSON of a command that succeeds."""
+    """Returns the JSON output of a command that succeeds."""
     result = invoke(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def refused(*arguments: str, status: int = exits.UNUSABLE) -> str:
-    """The sentence of a command that fails with this status, without a traceback."""
+    """Returns the message of a command that fails with this status and prints no traceback."""
     result = invoke(*arguments)
     assert result.exit_code == status, result.output
     assert "Traceback" not in result.output

@@ -313,7 +313,8 @@ ONLY_TFLITE = ("unpack",)  # brings out the tensors in between, which are compar
 
 
 def _damage(text: str) -> str:
-    """WGSL whose results are 2 % too large, or have a bit flipped where they are raw words."""
+    """Returns WGSL whose results are 2 % too large or, where they are raw words, have a flipped
+    bit."""
     text = text.replace("var v = value;", "var v = value * 1.02;")
     text = re.sub(r"(fn put_\w+\(i: u32, v: u32\).*) = v;", r"\1 = v ^ 0x20000u;", text)
     return re.sub(r"(fn put_\w+\(i: u32, v: (?:vec..|f32)\).*) = v;", r"\1 = v * 1.02;", text)

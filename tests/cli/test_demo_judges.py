@@ -48,8 +48,8 @@ def test_onnxruntime_has_no_reference_kernels() -> None:
 
 
 def float16_weights() -> bytes:
-    """A convolution whose weights and bias are float16 in the file, and another one; and what a
-    variable held."""
+    """Returns a model with a convolution whose weights and bias are stored as float16, another
+    convolution, and a variable; and the variable's initial value."""
     model, shape = Model(), (1, 8, 8, 3)
     x = model.input("x", shape)
     stored = [seeded(4, 3, 3, 3).astype(np.float16), seeded(4).astype(np.float16)]

@@ -25,7 +25,7 @@ needs_onnxruntime = pytest.mark.skipif(
 
 
 def answer(*arguments: str) -> Any:
-    """The JSON of a command that succeeds."""
+    """Returns the JSON output of a command that succeeds."""
     result = CliRunner().invoke(main, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -33,7 +33,8 @@ def answer(*arguments: str) -> Any:
 
 @pytest.fixture
 def site_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stands for site-packages; the package in it lists its files."""
+    """Returns a folder that stands for site-packages and contains the package with its list of
+    files."""
     folder = tmp_path / "site-packages"
     record = folder / "tflgpu_plugin-0.dist-info" / "RECORD"
     record.parent.mkdir(parents=True)
@@ -46,7 +47,8 @@ def site_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def python(folder: Path, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh interpreter that treats the folder as site-packages."""
+    """Runs code in a new interpreter that treats the folder as site-packages; returns the finished
+    process."""
     begin = f"import site; site.addsitedir({str(folder)!r})\n"
     done = subprocess.run(
         [sys.executable, "-c", begin + code],

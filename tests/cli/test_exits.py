@@ -28,7 +28,7 @@ needs_sh = pytest.mark.skipif(os.name != "posix", reason="redirections of a POSI
 
 
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A line in which $T stands for the command."""
+    """Runs a shell command in which $T stands for `tflgpu`; returns the finished process."""
     given = {"T": " ".join(TFLGPU), "PYTHONUNBUFFERED": "", **environment}
     words = ["bash", "-o", "pipefail", "-c", line]
     done = subprocess.run(words, env=os.environ | given, capture_output=True, text=True)
@@ -38,7 +38,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model for each host, and an input."""
+    """Returns a folder with a model for each host and an input."""
     folder, made = tmp_path_factory.mktemp("models"), network.build()
     (folder / "m.tflite").write_bytes(network.to_tflite(made))
     (folder / "m.onnx").write_bytes(onnx_file.to_onnx(made))

@@ -96,7 +96,8 @@ def test_what_is_no_picture_and_no_list_of_labels(
 
 
 def _table(*fields: int) -> bytes:
-    """A vtable and its table, whose fields are offsets from its begin on; 0 is an absent field."""
+    """Returns a FlatBuffers vtable and its table. Fields are offsets from the start of the table; 0
+    means that the field is absent."""
     slots = [4 + 4 * k if offset else 0 for k, offset in enumerate(fields)]
     head = struct.pack(f"<{2 + len(fields)}H", 4 + 2 * len(fields), 4 + 4 * len(fields), *slots)
     head += bytes(-len(head) % 4)
@@ -105,8 +106,9 @@ def _table(*fields: int) -> bytes:
 
 
 def overlapping(count: int) -> bytes:
-    """A model of so many graphs, which are one, of so many operators, which are one, too, with
-    so many results, which are one list of tensors, all of which are one."""
+    """Returns a small file that claims to be huge: all its graphs are one graph, all operators of
+    that are one operator, all results of that are one list of tensors, and all of these are one
+    tensor."""
     # Everything has its place: header, root, list of graphs, graph, list of operators, operator,
     # list of numbers.
     each = 4 + 4 * count

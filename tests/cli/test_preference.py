@@ -82,7 +82,7 @@ def tflite_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*words: str | Path, status: int = 0, **environment: str) -> tuple[str, str]:
-    """stdout, and what we say at the end on stderr."""
+    """Runs a program; returns its stdout, and the line of the plugin on stderr at its end."""
     done = subprocess.run(
         [*map(str, words)],
         env=os.environ | environment,
@@ -178,7 +178,7 @@ def test_programs_without_hosts_pay_nothing() -> None:
 
 
 def session_of(given: Any = (), **named: Any) -> Any:
-    """A session as programs make it: from a module that is not ours."""
+    """Returns a session made by a module other than this one, as programs make it."""
     import onnxruntime
 
     return onnxruntime.InferenceSession(onnx_models.add_relu(), *given, **named)

@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture
 def given(tmp_path: Path) -> list[str]:
-    """A model, and a folder of five inputs."""
+    """Returns a model, and a folder of five inputs."""
     model, folder = batches.model(tmp_path), batches.arrays(tmp_path / "in", batches.values(5))
     return [str(model), str(folder)]
 

@@ -41,7 +41,7 @@ def sentence(*words: str, status: int = exits.UNUSABLE) -> str:
 
 @pytest.fixture(scope="module", params=["tflite", "onnx"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The demo's network, MobileNet v1."""
+    """Returns the path of the demo's network, MobileNet v1."""
     path = tmp_path_factory.mktemp("kernels") / f"m.{request.param}"
     if request.param == "tflite" and not hosts.installed():
         pytest.skip("no TFLite host is installed here")

@@ -140,7 +140,8 @@ def test_a_defect_in_a_lowering_becomes_a_refusal(monkeypatch: pytest.MonkeyPatc
 
 
 def chain(*sizes: int, limit: int = 1 << 20, software: bool = False) -> Plan:
-    """sin(sin(x) + c0) + c1 ..., each constant of as many vec4, x of the largest."""
+    """Returns the plan of sin(sin(x) + c0) + c1 ..., where constant k has `vectors[k]` vec4 and x
+    as many as the largest."""
     b = Net()
     most = max(sizes)
     x = b.input((1, most, 1, 4))
@@ -265,12 +266,12 @@ def test_a_pool_up_to_the_binding_limit_has_no_zeros() -> None:
 
 
 def _of(text: str, accessor: str) -> str:
-    """The accessor of x so named, if a kernel has it."""
+    """Returns the name of the accessor of x if the kernel has it, else ""."""
     return "".join(line for line in text.splitlines() if line.startswith(f"fn {accessor}_x("))
 
 
 def _word(plan: Plan, block: int, pipeline: int, operand: str) -> int:
-    """An operand's offset in the uniform block that begins there."""
+    """Returns the operand's offset, which is at this place in the uniform block."""
     fields = plan.pipelines[pipeline].wgsl.split("struct Params { ")[1].split(" }")[0]
     place = [field.split(":")[0] for field in fields.split(", ")].index(f"off_{operand}")
     return int.from_bytes(plan.uniforms[block + 4 * place : block + 4 * place + 4], "little")

@@ -27,7 +27,8 @@ def launch(
 def left_out(
     *launches: Launch, homes: Sequence[int] = (), aliases: dict[int, int] | None = None
 ) -> dict[int, tuple[int, int]]:
-    """Where tensors lie whose copies are left out; the other launches must be there."""
+    """Returns where the tensors lie whose copies are omitted; asserts that all other launches are
+    there."""
 
     def root(source: Source) -> Source:
         return (aliases or {}).get(source, source) if isinstance(source, int) else source

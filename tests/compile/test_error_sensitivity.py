@@ -17,13 +17,13 @@ SIDE = 32
 
 
 def filled(shape: tuple[int, ...], seed: int, scale: float = 1.0) -> Array:
-    """Numbers that float16 does not have."""
+    """Returns an array of numbers that float16 cannot represent."""
     values = np.random.default_rng(seed).uniform(-scale, scale, shape)
     return values.astype(np.float32)
 
 
 def chain(*steps: tuple[str, Array | None], channels: int = 8, **attributes: Any) -> Graph:
-    """Nodes one after another, each with its weights; tensor k is what step k - 1 makes."""
+    """Returns a graph of nodes in sequence, each with its weights; step k - 1 computes tensor k."""
     shape: tuple[int, ...] = (1, SIDE, SIDE, channels)
     tensors, nodes = {0: Tensor("t0", shape)}, []
     for k, (op, weights) in enumerate(steps):
@@ -43,7 +43,7 @@ def chain(*steps: tuple[str, Array | None], channels: int = 8, **attributes: Any
 
 
 def rows(weights: Array) -> float:
-    """The mean square of sums of values of magnitude 1."""
+    """Returns the mean square of sums of values of magnitude 1."""
     return float((weights.astype(np.float64) ** 2).sum() / len(weights))
 
 
@@ -314,7 +314,7 @@ def test_means_of_few(shape: tuple[int, ...], result: tuple[int, ...], terms: in
 
 
 def plan(scale: float, exact: bool = False) -> Plan:
-    """Three layers; `scale` is that of the weights of the first two."""
+    """Returns the plan of three layers; `scale` is the scale of the weights of the first two."""
     steps: list[tuple[str, Array | None]] = []
     for seed, size in enumerate((scale, scale, 1.0)):
         weights = filled((128, 1, 1, 128), seed, size)

@@ -42,7 +42,7 @@ BINARY: Sequence[Callable[[Any, Any], Any]] = (
 
 
 def computed(seed: int, given: Numbers) -> list[Any]:
-    """The numbers of a random program of a few steps for these inputs."""
+    """Returns the numbers that a random program of a few steps computes from these inputs."""
     chance, found = random.Random(seed), [*given, 1, 3, 4, 64]
     for _ in range(chance.randint(1, 8)):
         function, a, b = chance.choice(BINARY), chance.choice(found), chance.choice(found)

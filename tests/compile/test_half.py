@@ -48,7 +48,7 @@ def weights(scale: float = 1.0) -> Array:
 
 
 def layers(data: Array | None = None, last: str = "relu", side: int = SIDE) -> Graph:
-    """x -> 1x1 convolution to 256 channels -> one back to 64 -> `last`."""
+    """Returns the graph x -> 1x1 convolution to 256 channels -> 1x1 convolution to 64 -> `last`."""
     shape = (1, side, side, CHANNELS)
     wide = (1, side, side, CHANNELS * 4)
     first = weights().reshape(CHANNELS * 4, 1, 1, CHANNELS)
@@ -125,7 +125,7 @@ def test_sums_stay_float32() -> None:
 
 
 def normalised(states: tuple[tuple[int, int], ...] = (), wide: bool = False) -> Graph:
-    """x -> softmax a -> a + s -> softmax; tensor 2 is s, 3 the sum."""
+    """Returns the graph x -> softmax a -> a + s -> softmax; tensor 2 is s, tensor 3 the sum."""
     n = Net()
     a = n.op("softmax", n.input((1, 8, 8, 8)), beta=1.0)
     s = n.tensor((1, 8, 8, 8)) if states else n.input((1, 8, 8, 8))
@@ -229,7 +229,8 @@ def test_small_things_stay_float32() -> None:
 
 
 def numbers() -> Array:
-    """All float16, what lies half way between neighbours, and beside that; floats of all bits."""
+    """Returns all float16 numbers, the midpoints between neighbours, the float32 numbers next to
+    these, and floats of random bits."""
     every = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
     ends = np.array([65504, 65519, 65520, 65536, 1e30, np.inf, np.nan, 0, 2.0**-24], np.float32)
     finite = np.unique(every[np.isfinite(every)])

@@ -143,8 +143,8 @@ def test_scaled_weights_are_others_in_caches() -> None:
 
 
 def chain(channels: int, side: int, shared: bool = False) -> Graph:
-    """x -> relu -> 3x3 convolution -> relu, with weights below 64 KiB. `shared`: the same weights
-    are used for a map too small to gain."""
+    """Returns the graph x -> relu -> 3x3 convolution -> relu, with weights below 64 KiB. `shared`:
+    a second convolution, whose map is too small for float16 to pay, uses the same weights."""
     n = Net()
     x = n.op("softmax", n.input((1, side, side, channels)), beta=1.0)
     w = n.constant(np.full((channels, 3, 3, channels), 0.25, np.float32))
@@ -206,7 +206,8 @@ def test_depthwise_weights_that_lanes_have_in_registers_stay_float32(
 
 
 def targets() -> Iterator[Target]:
-    """One channel and four channels per iteration, several of them loaded at once."""
+    """Yields targets whose kernels read one or four channels per iteration, and load several
+    iterations at once."""
     own = adapter.open_device(adapter.select(None)).target
     if "shader-f16" not in own.features:
         pytest.skip("no shader-f16 here")
@@ -215,7 +216,8 @@ def targets() -> Iterator[Target]:
 
 
 def product(x: Array, w: Array) -> Iterator[Array]:
-    """[1, pixels, 1, channels] by [outputs, channels], in float16 all of it."""
+    """Yields the product of [1, pixels, 1, channels] and [outputs, channels], computed entirely in
+    float16."""
     n = Net()
     held = n.constant(w.reshape(len(w), 1, 1, -1))
     graph = n.graph(n.op("conv_2d", n.input(x.shape), held, None, **HOW))

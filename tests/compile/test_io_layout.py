@@ -29,7 +29,7 @@ def relu(shape: Shape) -> Graph:
 
 
 def turned(shape: Shape) -> Graph:
-    """Channels first outside, last inside, around a softmax, which needs them so."""
+    """Returns a graph in NCHW layout around a softmax that needs NHWC."""
     b = Net()
     x = b.input(shape)
     rank = len(shape)
@@ -40,7 +40,7 @@ def turned(shape: Shape) -> Graph:
 
 
 def turned_conv(shape: Shape) -> Graph:
-    """A convolution of an input that has its channels first."""
+    """Returns a convolution whose input is in NCHW layout."""
     b = Net()
     x = b.input(shape)
     y = b.op("transpose", x, perm=(0, 2, 3, 1))
@@ -97,7 +97,8 @@ def test_an_input_that_nobody_reads_has_a_buffer() -> None:
 
 
 def appended(past: Shape, new: Shape, axis: int = 2, extra: str = "") -> Graph:
-    """A cache as an output, which attention reads; with `extra`, another op does, too."""
+    """Returns a graph with a cache as output, which attention reads; with `extra`, another op reads
+    it, too."""
     b = Net()
     old, more = b.input(past), b.input(new)
     present = b.op("concat", old, more, axis=axis)
@@ -108,7 +109,7 @@ def appended(past: Shape, new: Shape, axis: int = 2, extra: str = "") -> Graph:
 
 
 def written(depth: int, moved: bool = False, **more: int) -> Graph:
-    """The same with a cache of fixed length, in which new rows replace others."""
+    """Returns the same with a cache of fixed length, in which new rows replace old ones."""
     b = Net()
     old = b.input((2, 2, 9, depth))
     new, starts = b.input((2, 2, 2, depth)), b.input((2,), "i32")
@@ -166,7 +167,7 @@ def _conv_of(shape: Shape) -> Graph:
 
 
 def _two_names() -> Graph:
-    """A result as it is and reshaped, and the input as a third output."""
+    """Returns a graph whose outputs are a tensor, the same tensor reshaped, and the input."""
     b = Net()
     x = b.input((1, 8))
     y = b.op("relu", x)
@@ -220,7 +221,7 @@ def test_an_input_may_be_an_output() -> None:
 
 
 def convolved(picture: Array, weights: Array) -> Array:
-    """3x3 SAME sums of a picture [B, H, W, C] in float64, a bias of 1, relu6."""
+    """Returns 3x3 SAME sums of an image [B, H, W, C] in float64, with a bias of 1 and relu6."""
     height, width = picture.shape[1:3]
     wide = np.pad(picture.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
     sums = sum(

@@ -12,7 +12,8 @@ from tflgpu_plugin.compile import memory
 
 
 def chain(seed: int, length: int) -> tuple[list[list[int]], list[list[int]], dict[int, int]]:
-    """A random network: every launch reads one to three earlier tensors and writes one."""
+    """Returns the lifetimes of a random network: each launch reads one to three earlier tensors and
+    writes one."""
     rng = np.random.default_rng(seed)
     reads: list[list[int]] = [[]]
     for step in range(1, length):
@@ -96,7 +97,8 @@ def test_lives_and_conflicts_are_those_of_the_launches() -> None:
 def placed(
     *lives: tuple[int, int, int], limit: int = 100
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """(pool, offset) of tensors of these sizes and lives, none of which is apart, and the pools."""
+    """Returns (pool, offset) of tensors with these sizes and lifetimes, none of which needs a pool
+    of its own, and the pools."""
     alive = {k: memory.Life(*life) for k, life in enumerate(lives)}
     places, pools = memory.assign(alive, {}, limit)
     return [(places[k].pool, places[k].offset) for k in alive], pools

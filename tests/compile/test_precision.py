@@ -56,7 +56,7 @@ def test_bytes_are_counted_from_the_least() -> None:
 def lowering(
     *launches: tuple[Source, int, str], data: Mapping[int, Array] | None = None
 ) -> Lowering:
-    """Launches that read, or write, one operand each, in this view."""
+    """Returns a lowering with launches that each read, or write, one operand in this view."""
     tensors = {k: Tensor(str(k), SHAPE, data=(data or {}).get(k)) for k in range(6)}
     node = Node(0, "relu", (4,), (5,))
     low = Lowering(Graph(tensors, (node,), (4,), (5,)), Target())
@@ -116,7 +116,8 @@ def test_exact_is_what_float16_has_all_of() -> None:
 
 
 def graph(*nodes: tuple[str, tuple[int, ...], int], **steps: EpilogueOp) -> Graph:
-    """Nodes over tensors of one shape, 0 being the input; `steps` are fused, by the op."""
+    """Returns a graph of nodes over tensors of one shape; 0 is the input, and `steps` are the fused
+    epilogue ops of each op."""
     made = tuple(
         Node(k, op, inputs, (output,), epilogue=(steps[op],) if op in steps else ())
         for k, (op, inputs, output) in enumerate(nodes)

@@ -21,7 +21,7 @@ EVERY = 4  # of so many cases, one is tried
 
 
 def graphs(family: str) -> Iterator[Graph]:
-    """Graphs of one node with constants."""
+    """Yields graphs of one node with constants."""
     cases = [case for case in check.family_cases(family) if not case.refused]
     nodes = [case for case in node_cases.family_nodes(family) if not case.refused]
     for graph in (*map(direct.graph, cases[::EVERY]), *map(node_cases.graph, nodes[::EVERY])):
@@ -40,7 +40,7 @@ def with_constant(graph: Graph, tensor: int, data: Array) -> Graph:
 
 
 def changed(graph: Graph) -> Iterator[Graph]:
-    """The graph with another number in one of its constants, for each constant."""
+    """Yields the graph with another number in one of its constants, once for each constant."""
     for tensor, data in constants(graph).items():
         other = np.array(data)
         if other.size and other.dtype != bool:

@@ -31,7 +31,7 @@ CHANGES = (lambda n: n + 1, lambda n: 2 * n, lambda n: n + 4)
 
 
 def graphs(family: str) -> Iterator[Graph]:
-    """Graphs of one node with inputs of extents above 1."""
+    """Yields graphs of one node whose inputs have extents above 1."""
     cases = [case for case in check.family_cases(family) if not case.refused][::EVERY]
     nodes = [case for case in node_cases.family_nodes(family) if not case.refused][::EVERY]
     for case in (*map(direct.graph, cases), *map(node_cases.graph, nodes)):
@@ -46,7 +46,8 @@ def extents(graph: Graph) -> list[int]:
 
 
 def resized(graph: Graph, sizes: Mapping[int, int]) -> Graph:
-    """The graph with other extents of its inputs, by the present ones."""
+    """Returns the graph with other extents of its inputs; `sizes` maps present extents to new
+    ones."""
     (node,), tensors = graph.nodes, dict(graph.tensors)
     for t in graph.inputs:
         shape = tuple(sizes.get(n, n) for n in graph.shape(t))
@@ -80,7 +81,7 @@ def packs(plan: Plan) -> int:
 
 
 def planned(graph: Graph, target: Target, pools: Mapping[int, int] | None = None) -> Plan | None:
-    """The plan, if it can be made, with tensors in these pools."""
+    """Returns the plan with tensors in these pools, or None if it cannot be made."""
 
     def assign(
         alive: Mapping[int, memory.Life], *others: Any

@@ -30,7 +30,8 @@ KINDS = {"u32": np.uint32, "i32": np.int32, "f32": np.float32}
 
 
 def layers(height: int, width: int) -> Graph:
-    """A convolution, the mean of its result, and both joined, for an image of this size."""
+    """Returns a graph of a convolution, the mean of its result, and both joined, for an image of
+    this size."""
     net = Net()
     x = net.input((1, height, width, 6))
     y = net.op("conv_2d", x, net.constant(np.ones((8, 3, 3, 6), np.float32)), None,
@@ -52,7 +53,8 @@ def registers(symbols: Symbols, values: list[int]) -> list[int]:
 
 
 def follows(plan: Plan, values: list[int]) -> tuple[bytes, list[tuple[int, ...]], list[int]]:
-    """The uniforms, workgroups and bytes of ports that the tables give for these values."""
+    """Returns the uniforms, workgroups and port sizes that the tables give for these values of the
+    symbols."""
     symbols = plan.symbols
     assert symbols is not None
     found, uniforms = registers(symbols, values), bytearray(plan.uniforms)

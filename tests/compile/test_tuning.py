@@ -18,7 +18,8 @@ GPU = replace(TARGET, software=False, vendor="amd")
 
 
 def kept(monkeypatch: pytest.MonkeyPatch, target: Target, faster: str) -> dict[str, str]:
-    """The settings that are kept where one that has this key is twice as fast, others alike."""
+    """Returns the settings that are kept if one setting with this key is twice as fast as all
+    others."""
 
     def planned(graph: Any, target: Target) -> Any:
         return SimpleNamespace(tuning=target.tuning, fingerprint=lambda: repr(target.tuning))

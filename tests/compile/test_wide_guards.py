@@ -49,7 +49,8 @@ def branches(net: Net, n: int) -> int:
 
 
 def between(net: Net, n: int) -> int:
-    """Transposes that another layout of what is between them saves, which a few bytes decide."""
+    """Returns how many transposes are saved by another layout of the nodes in between; a few bytes
+    decide that."""
     x = net.op("transpose", net.input((1, 8, n, 12)), perm=LAST)
     y = net.op("transpose", net.op("relu", x), perm=FIRST)
     return net.op("add", y, net.op("transpose", net.input((1, n, 12, 8)), perm=FIRST))

@@ -18,7 +18,7 @@ from tests.support.subprocesses import run_python
 
 @pytest.fixture
 def hook(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The hook's variables; what it asks for is noted."""
+    """Returns the variables that PyInstaller's hook defines, and records what it requests."""
     hooks = ModuleType("PyInstaller.utils.hooks")
     for name in ("collect_data_files", "collect_dynamic_libs", "copy_metadata"):
         setattr(hooks, name, lambda *given, _name=name, **named: [(_name, *given, *named)])

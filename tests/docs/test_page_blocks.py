@@ -68,7 +68,7 @@ ALL = [block for page in PAGES for block in blocks(page)]
 
 
 def block(start: str) -> str:
-    """The text of the one block that begins so."""
+    """Returns the text of the only block that begins with this line."""
     (found,) = [one.text for one in ALL if one.text.startswith(start)]
     return found
 
@@ -131,7 +131,8 @@ def test_every_block_is_run_here_or_elsewhere() -> None:
 
 
 def plain(text: str) -> list[str]:
-    """Lines without what varies: numbers, the adapter's and the host's name, widths of columns."""
+    """Returns the lines without the parts that vary: numbers, names of adapter and host, column
+    widths."""
     for name in (adapter.select().name, "llvmpipe (LLVM 15.0.6, 256 bits)"):
         text = text.replace(name, "ADAPTER")
     text = re.sub(r"(tflite-runtime|ai-edge-litert) [\d.]+", "HOST", text)
@@ -155,7 +156,8 @@ def tflgpu(*words: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Has the files that the pages name; model.onnx is YuNet where that is at hand."""
+    """Returns a folder with the files that the pages name; model.onnx is YuNet where that is
+    available."""
     made = tmp_path_factory.mktemp("user")
     (made / "model.tflite").write_bytes(network.to_tflite(network.build()))
     yunet = model_inputs.FOLDER / "yunet_n_320.onnx"

@@ -76,12 +76,12 @@ SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, 
 
 
 def line(page: str, operator: str) -> str:
-    """The page's row of an operator."""
+    """Returns the row of an operator on the page."""
     return next(row for row in page.splitlines() if row.startswith(f"| `{operator}` |"))
 
 
 def verdict(op: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
-    """Why the node stays on the CPU, "" where it does not."""
+    """Returns why the node stays on the CPU, or "" if it does not."""
     constants = {k: v for k, v in inputs.items() if isinstance(v, np.ndarray)}
     shapes = {k: v for k, v in inputs.items() if not isinstance(v, np.ndarray)}
     reading = read(snapshot([(op, list(inputs), ["out"], attributes)], shapes, constants), {})

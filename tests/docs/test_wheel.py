@@ -25,7 +25,7 @@ pytestmark = pytest.mark.wheel
 
 
 def command(*words: str | Path, folder: Path = ROOT, **more: str) -> str:
-    """Output of a command; its errors are shown when it fails."""
+    """Returns the output of a command; shows its errors if it fails."""
     environment = os.environ | more
     done = subprocess.run(
         [*map(str, words)], cwd=folder, capture_output=True, text=True, env=environment

@@ -27,7 +27,7 @@ Print = pytest.CaptureFixture[str]
 
 
 def _folder(path: Path, write: Callable[[decoders.Size], bytes] = decoders.gpt) -> Path:
-    """A folder with a decoder, as genai and generate.py take it."""
+    """Returns a folder with a decoder that onnxruntime-genai and generate.py accept."""
     (path / "model.onnx").write_bytes(write(SIZE))
     (path / "genai_config.json").write_text(json.dumps(decoders.genai_settings(SIZE)))
     return path
@@ -72,7 +72,7 @@ def test_other_tokens_are_status_1(
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of decoders, exported in the environment that `make exported` makes."""
+    """Returns folders of decoders that were exported in the environment of `make exported`."""
     if not EXPORTER.exists():
         pytest.skip("torch and transformers are not installed: make exported installs them")
     folder = tmp_path_factory.mktemp("exported")

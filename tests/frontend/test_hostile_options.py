@@ -46,7 +46,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def outcome(action: Callable[[], Any]) -> str:
-    """The text of the error, "" for none; within the time that is allowed."""
+    """Returns the text of the error, "" if there is none; fails if parsing takes too long."""
     begin = time.process_time()
     try:
         action()

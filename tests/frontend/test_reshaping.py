@@ -23,7 +23,7 @@ class Template:
 
 
 def at(*positions: int) -> dict[int, tuple[int, int]]:
-    """The limits of extents at these positions."""
+    """Returns the limits of extents at these positions."""
     return dict.fromkeys(positions, extent.EXTENTS)
 
 

@@ -23,7 +23,7 @@ TARGET = Target()
 
 
 def add(version: int = 1, dtype: str = "f32", shape: Shape = (2, 3), **more: Any) -> Graph:
-    """A graph of one ADD of x and y."""
+    """Returns a graph of one ADD of x and y."""
     tensors = {k: Tensor(name, shape, dtype) for k, name in enumerate(("x", "y", "sum"))}
     form = ops.HOST_OPS["ADD"]
     node = Node(0, "add", (0, 1), (2,), {"activation": "none"}, "sum", "ADD", version, form, **more)
@@ -94,7 +94,7 @@ def test_all_values_of_a_node_have_the_type_of_the_first(wrong: str) -> None:
 
 
 def parts(*dtypes: str) -> Graph:
-    """A graph of one SPLIT of x [2, 6] along its second axis."""
+    """Returns a graph of one SPLIT of x [2, 6] along its second axis."""
     tensors = {
         0: Tensor("x", (2, 6)),
         1: Tensor("axis", (), "i32", np.array(1, np.int32)),
@@ -114,7 +114,7 @@ def test_each_of_any_number_of_results_has_the_type_of_the_input() -> None:
 
 
 def padded(shape: Shape = (2, 2), dtype: str = "i32", **more: Any) -> tuple[Graph, Node]:
-    """A graph of one PAD of x [3, 4]."""
+    """Returns a graph of one PAD of x [3, 4]."""
     data = np.zeros(shape, np.int32)
     tensors = {0: Tensor("x", (3, 4)), 1: Tensor("n", shape, dtype, data), 2: Tensor("y", (3, 4))}
     node = Node(0, "pad", (0, 1), (2,), {}, "y", "PAD", 1, replace(ops.HOST_OPS["PAD"], **more))
@@ -254,7 +254,8 @@ QUANTIZATION = Quantization((0.5,), (3,))
 
 
 def quantized(version: int = 2, dtype: str = "i8", op: str = "add", **others: Any) -> Graph:
-    """One node over 8-bit tensors; `others` gives tensors (x, y, sum) another quantization."""
+    """Returns a graph of one node with 8-bit tensors; `others` gives some of them (x, y, sum)
+    another quantization."""
     graph = add(version, dtype)
     tensors = {
         k: replace(tensor, quantization=others.get(tensor.name, QUANTIZATION))

@@ -275,7 +275,7 @@ def test_rows_in_another_shape() -> None:
 def update(
     g: Body, low: Any = None, high: Any = None, row: Any = None, rest: Any = None, axis: int = 0
 ) -> int:
-    """The list with a row put in, by slices."""
+    """Adds nodes that replace a row of the list by slicing and joining; returns the new list."""
     row = g.op("reshape", g.state, None, shape=(1, BATCH, UNITS)) if row is None else row
     low = (g.ints(0, 0, 0), g.place(g.counter, -1, -1)) if low is None else low
     high = (g.place(g.after(), 0, 0), g.ints(-1, -1, -1)) if high is None else high

@@ -31,19 +31,19 @@ USUAL = {"steps": STEPS, "batch": BATCH, "every": True}
 
 
 def node(loop: Loop, op: str, number: int = 0) -> int:
-    """Where the nodes of this op are among the body's."""
+    """Returns the index of the node with this op in the body."""
     return [k for k, one in enumerate(loop.graph.nodes) if one.op == op][number]
 
 
 def changed(loop: Loop, name: str, number: int = 0, **to: Any) -> Loop:
-    """With one node of the body another one."""
+    """Returns the loop with one node of its body replaced."""
     at = node(loop, name, number)
     loop.graph.nodes[at] = replace(loop.graph.nodes[at], **to)
     return loop
 
 
 def fed(loop: Loop, op: str, position: int, tensor: int, number: int = 0) -> Loop:
-    """With another operand of a node."""
+    """Returns the loop with another operand of one node of its body."""
     at = node(loop, op, number)
     inputs = list(loop.graph.nodes[at].inputs)
     inputs[position] = tensor
@@ -277,7 +277,8 @@ def second_sequence() -> Loop:
 
 
 def third_factor() -> Loop:
-    """A GRU whose new content is of its state, too, before and after the reset."""
+    """Returns a GRU whose candidate state also depends on the state, before and after the reset
+    gate."""
     loop = gru(linear=False)
     g = loop.graph
     at = node(loop, "add", 3)
@@ -292,7 +293,7 @@ def third_factor() -> Loop:
 
 
 def other_list() -> Loop:
-    """Lists that are carried crosswise."""
+    """Returns a loop that carries its two lists crosswise."""
     loop = rnn()
     for graph in (loop.graph, loop.condition):
         graph.input(loop.shapes[1])
@@ -303,7 +304,7 @@ def other_list() -> Loop:
 
 
 def at_a_gate() -> Loop:
-    """A GRU whose new content is of the reset gate alone."""
+    """Returns a GRU whose candidate state depends on the reset gate alone."""
     loop = gru(linear=False)
     return fed(
         loop, "fully_connected", 0, loop.graph.nodes[node(loop, "logistic", 1)].outputs[0], 2
@@ -376,7 +377,7 @@ def cut_given() -> Loop:
 
 
 def fed_first() -> Loop:
-    """The row that comes after the counter's."""
+    """Returns a loop that reads the row after the counter's."""
     loop = rnn()
     add = loop.graph.nodes.pop(node(loop, "add"))
     loop.graph.nodes.insert(0, add)

@@ -14,8 +14,8 @@ from tflgpu_plugin.ir import FOLDED, STORE, Graph, Node, Tensor, verify
 
 
 def graph_of(links: dict[int, list[int]], size: int = 4, op: str = "relu") -> Graph:
-    """Node k makes tensor k from the tensors of its list; tensor 100 is the input, the highest
-    node is the output."""
+    """Returns a graph in which node k computes tensor k from the tensors in its list. Tensor 100 is
+    the input, and the last node computes the output."""
     tensors = {k: Tensor(f"t{k}", (1, size)) for k in (*links, 100)}
     nodes = tuple(Node(k, op, tuple(reads), (k,)) for k, reads in links.items())
     return Graph(tensors, nodes, (100,), (max(links),))

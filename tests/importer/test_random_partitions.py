@@ -21,8 +21,8 @@ EXCLUDED = ("", "", "ADD", "CONV_2D", "RELU,MUL", "0,2")
 
 
 def build(seed: int) -> bytes:
-    """Up to 12 operators over [1, 6, 5, 4] images; some tensors are outputs and are read as well,
-    an input may be an output, and an output may be there twice."""
+    """Returns a model of up to 12 operators over [1, 6, 5, 4] images. Outputs may also be read by
+    nodes, be inputs, or occur twice."""
     choose, model, shape = random.Random(seed), Model(), (1, 6, 5, FEATURES)
     images = [model.input("x", shape, signature=(-1, -1, -1, FEATURES))]
     for number in range(choose.choice((3, 6, 9, 12))):

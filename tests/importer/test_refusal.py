@@ -48,7 +48,7 @@ def test_every_code_is_used() -> None:
 
 
 def codes(source: str) -> Iterator[str]:
-    """Codes that are written out where a refusal is made."""
+    """Yields the codes that are literals at the place where a refusal is made."""
     for node in ast.walk(ast.parse(source)):
         at = CODED.get(ast.unparse(node.func)) if isinstance(node, ast.Call) else None
         for given in () if at is None else node.args[at : at + 1]:
@@ -67,7 +67,7 @@ def test_codes_are_found() -> None:
 
 
 def bare(source: str) -> Iterator[int]:
-    """Lines on which a bare sentence is returned as a refusal, or raised as one."""
+    """Yields lines on which a plain sentence is returned or raised as a refusal."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef) and node.returns is not None:
             named = {n.id for n in ast.walk(node.returns) if isinstance(n, ast.Name)}

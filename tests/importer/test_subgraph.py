@@ -94,13 +94,13 @@ def test_arithmetic_without_a_value_is_refused() -> None:
 
 
 def placed(graph: Graph, *groups: list[int], **options: Any) -> dict[int, str]:
-    """The codes of what keeps nodes of these groups off the GPU."""
+    """Returns the codes of the rules that keep the nodes of these groups off the GPU."""
     parted = partition_rules.Parted(graph, groups, partition.extract, Options(**options))
     return {node: code_of(reason) for node, reason in partition_rules.placed(parted).items()}
 
 
 def chain() -> Graph:
-    """A worked-out value (0) that two nodes read (1 and 2)."""
+    """Returns a graph with a folded value (0) that two nodes read (1 and 2)."""
     tensors = {0: Tensor("x", (3,)), 1: Tensor("k", (3,), data=np.ones(3, np.float32)),
                2: Tensor("y", (3,)), 3: Tensor("z", (3,))}  # fmt: skip
     nodes = (Node(0, FOLDED, (), (1,)), Node(1, "add", (0, 1), (2,), PLAIN),

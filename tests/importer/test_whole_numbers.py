@@ -83,7 +83,7 @@ def test_which_tensors_are_int32_on_the_device(
 
 
 def products(bound: int, to: str = "f32", outputs: tuple[int, ...] = (REAL,)) -> Graph:
-    """Sums of products, as int32, that a cast reads."""
+    """Returns a graph of sums of products in int32, which a cast reads."""
     tensors = {
         X: Tensor("x", (3,)),
         SUM: Tensor("sum", (3,), "i32", quantization=NUMBERS),

@@ -27,7 +27,7 @@ pytestmark = [
 
 
 def constant(model: Any) -> Any:
-    """The first constant of the model."""
+    """Returns the first constant of the model."""
     graph = model.subgraphs[0]
     return next(t for t in graph.tensors if mutated.data_of(model, t) is not None)
 

@@ -109,7 +109,8 @@ WITHOUT = "from tflgpu_plugin.native import drivers\ndrivers.open_ahead = lambda
 
 @pytest.fixture
 def clashing(tmp_path: Path) -> str:
-    """Code that loads a library with an LLVM of its own; {} is GLOBAL, for all to see, or LOCAL."""
+    """Returns code that loads a library with its own LLVM; {} is GLOBAL (visible to all libraries)
+    or LOCAL."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("there is no C compiler")

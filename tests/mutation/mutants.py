@@ -104,12 +104,12 @@ class Mutant:
 
     @property
     def before(self) -> str:
-        """The line, or lines, as they are."""
+        """Returns the original line or lines."""
         return _lines(self.original, self.edit.start, self.edit.end)
 
     @property
     def after(self) -> str:
-        """The line as it becomes."""
+        """Returns the mutated line."""
         return _lines(self.mutated, self.edit.start, self.edit.start + len(self.edit.new))
 
     def __str__(self) -> str:
@@ -129,14 +129,14 @@ def text(file: str) -> str:
 
 @cache
 def files(area: str) -> tuple[str, ...]:
-    """The files of an area that are mutated, in order."""
+    """Returns the files of an area that are mutated, in order."""
     found = sorted(str(p.relative_to(ROOT)) for glob in AREAS[area] for p in ROOT.glob(glob))
     return tuple(name for name in found if name not in LEFT_OUT and edits(name))
 
 
 @cache
 def edits(file: str) -> tuple[Edit, ...]:
-    """All edits of a file that are tried."""
+    """Returns all edits of a file that are tried."""
     if file.endswith(".py"):
         return tuple(python_sites.edits(text(file)))
     return tuple(token_sites.edits(text(file), file.endswith(".wgsl")))

@@ -42,7 +42,7 @@ Plans = dict[str, dict[str, str]]  # by case and target, what its plan is
 
 
 def record(family: str) -> str:
-    """The plans of a family, for `passes`."""
+    """Records the plans of a family for `passes`, and returns them."""
     return json.dumps(_plans(family))
 
 
@@ -79,7 +79,8 @@ def passes(family: str, recorded: Path, thorough: bool, wgsl: bool) -> bool:
 
 
 def _chosen(family: str) -> dict[str, Target]:
-    """Targets for which a family is planned: where kernels have many forms, all of them."""
+    """Returns the targets for which a family is planned: if its kernels have many forms, all
+    targets."""
     every = variant_targets(None)
     if family == QUANTIZED:
         return {"own": device_of().target}
@@ -94,7 +95,7 @@ def _cases(family: str) -> dict[str, AnyCase]:
 
 
 def _spread(names: Sequence[str], plans: Plans) -> list[str]:
-    """Cases of different code come first."""
+    """Returns the cases in an order that puts those with different code first."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(" ".join(p[:8] for p in plans[name].values()), []).append(name)
@@ -104,7 +105,7 @@ def _spread(names: Sequence[str], plans: Plans) -> list[str]:
 
 @cache
 def _twins() -> dict[str, AnyCase]:
-    """Some of the 8-bit twins of every family."""
+    """Returns some of the 8-bit twins of each family."""
     found: dict[str, AnyCase] = {}
     for family, case in list(quantized_cases.twins())[::TWINS]:
         with suppress(ValueError):
@@ -113,7 +114,8 @@ def _twins() -> dict[str, AnyCase]:
 
 
 def _twin_problem(twin: Case) -> str:
-    """Judges a twin like the conformance suite: in the host, with its exact kernels."""
+    """Returns the problem of a twin, "" if there is none, judged as in the conformance suite: in
+    the host, with its exact kernels."""
     model, feeds = models.build(twin), host.case_feeds(twin, 1)
     name, kernels = host.oracle(model)
     expected = host.cached_on_cpu(model, feeds, name, kernels)
@@ -165,7 +167,7 @@ def _plans(family: str) -> Plans:
 
 
 def digest(plan: Plan) -> str:
-    """First of the code, then of all else."""
+    """Returns the digest of a plan: first of its code, then of everything else."""
     code = sha256("".join(p.wgsl for p in plan.pipelines).encode()).hexdigest()[:8]
     return code + sha256(b"".join(_parts(plan))).hexdigest()[:24]
 

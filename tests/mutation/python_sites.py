@@ -22,7 +22,7 @@ SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any", "floor": "cei
 
 
 def edits(text: str) -> Iterator[Edit]:
-    """All edits, in no order."""
+    """Yields all edits, in no particular order."""
     finder = _Finder(text)
     finder.visit(ast.parse(text))
     yield from finder.found

@@ -99,7 +99,7 @@ class Runner:
                 done(outcome)
 
     def missing(self) -> str:
-        """Why nothing can be run here: there is no adapter. Empty when there is one."""
+        """Returns why no mutant can be tried here (there is no adapter), or "" if there is one."""
         pid = self.fork(None, selection.missing_adapter)
         _, status = os.waitpid(pid, 0)
         _, place, _ = self.running.pop(pid)
@@ -220,13 +220,14 @@ def _reason(log: str) -> str:
 
 
 def _test(by: str) -> str:
-    """The test that failed, or the file that cannot be read, of an outcome's text."""
+    """Returns the test that failed, or the file that could not be read, from the text of an
+    outcome."""
     match = re.search(r"(?:FAILED|ERROR) (\S+(?:::\S+.*?|\.py))(?: - |$)", by)
     return match[1] if match else ""
 
 
 def _of_tree() -> str:
-    """A digest of all that plans of the cases depend on."""
+    """Returns a digest of everything that the plans of the cases depend on."""
     folders = ("tflgpu_plugin", "providers", "conformance", "tests/mutation")
     files = sorted(p for name in folders for p in (ROOT / name).rglob("*") if p.suffix in CODE)
     texts = b"".join(p.name.encode() + p.read_bytes() for p in files)

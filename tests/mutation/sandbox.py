@@ -70,7 +70,7 @@ def _link(source: Path, target: Path) -> None:
 
 @functools.cache
 def _installed() -> Path:
-    """Where the library and its declarations lie."""
+    """Returns the folder of the installed library and its declarations."""
     import importlib.metadata
 
     if (NATIVE / LIBRARY).is_file():
@@ -89,7 +89,7 @@ def enter(folder: Path) -> None:
 
 
 def sources(folder: Path = NATIVE) -> list[Path]:
-    """The C files of a folder of native code that are built on this system."""
+    """Returns the C files in a folder of native code that are built on this system."""
     return [path for path in sorted(folder.glob("*/*.c")) if path.stem != "windows"]
 
 
@@ -125,7 +125,8 @@ def _compile(source: Path, objects: Path, library: Path) -> None:
 
 
 def made_of(objects: Path, source: Path) -> Path:
-    """Files of different folders may have one name."""
+    """Returns the path of the object file for a source file; files in different folders may have
+    the same name."""
     return objects / f"{source.parent.name}_{source.stem}.o"
 
 

@@ -43,19 +43,19 @@ class Step:
 
 @cache
 def _texts() -> dict[str, str]:
-    """By names, of what `tests/` holds."""
+    """Returns the texts of the files in `tests/`, by their names."""
     return {p.stem: p.read_text() for p in sorted((ROOT / "tests").rglob("test_*.py"))}
 
 
 @cache
 def files() -> dict[str, str]:
-    """The path of every test by its name."""
+    """Returns the paths of all tests by their names."""
     found = [*(ROOT / "conformance").glob("test_*.py"), *(ROOT / "tests").rglob("test_*.py")]
     return {path.stem: path.relative_to(ROOT).as_posix() for path in found}
 
 
 def _importing(file: str) -> list[str]:
-    """Tests that have the name of a Python file, and those that import it."""
+    """Returns the tests that are named like a Python file, and those that import it."""
     path = PurePath(file)
     if path.suffix != ".py" or path.stem == "__init__":
         return []
@@ -133,8 +133,8 @@ def record(family: str, folder: Path) -> None:
 
 
 def passes(step: Step, file: str, folder: Path, thorough: bool, red: Sequence[str]) -> bool:
-    """Run one step in this process, in which a mutant of the file is in place; `red` tests fail
-    without one."""
+    """Runs one step in this process, with a mutant of the file in place; tests in `red` also fail
+    without a mutant. Returns whether it passes."""
     if step.kind != "pytest":
         thorough = thorough or step.kind == "all cases"
         try:

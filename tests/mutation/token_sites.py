@@ -48,7 +48,7 @@ HARMLESS = re.compile(r"\breturn $|\b[cm]alloc\((?:[^;\n]*[+:?,] )?\(*$")
 
 
 def edits(text: str, wgsl: bool) -> Iterator[Edit]:
-    """All edits, in no order."""
+    """Yields all edits, in no particular order."""
     pattern = re.compile(
         f"(?P<skip>{SKIPPED[wgsl]})|(?P<number>{NUMBER})|(?P<word>{WORDS})|(?P<operator>{OPERATORS})",
         re.M | re.S,
@@ -73,7 +73,8 @@ def edits(text: str, wgsl: bool) -> Iterator[Edit]:
 
 
 def _end(text: str, start: int, ends: str) -> int:
-    """Where one of `ends` is that belongs to no bracket opened after `start`."""
+    """Returns the position of the first of `ends` outside of brackets that are opened after
+    `start`."""
     depth, at = 0, start
     while depth or text[at] not in ends:
         depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -82,7 +83,7 @@ def _end(text: str, start: int, ends: str) -> int:
 
 
 def _number(token: str) -> str:
-    """The next integer, or one that differs by 1 %; one for zero."""
+    """Returns the next integer, or a float that differs by 1 %; 1 for zero."""
     match = re.fullmatch(r"(\d+)([uifULl]*)", token)
     if match and "f" not in match[2]:
         return f"{int(match[1]) + 1}{match[2]}"
@@ -98,5 +99,6 @@ def _number(token: str) -> str:
 
 
 def _between(text: str, start: int, end: int) -> bool:
-    """Between operands, with spaces around: no sign, no template bracket."""
+    """Whether the operator stands between operands with spaces around it: it is neither a sign nor
+    a template bracket."""
     return text[start - 1 : start] == " " and text[end : end + 1] == " "

@@ -19,7 +19,8 @@ RIGHT, BEYOND = np.arange(3, dtype=np.int64), np.full(3, 2**40, np.int64)
 
 @pytest.fixture
 def counting(instance: Instance) -> Instance:
-    """A sum that goes from run to run, beside int64 numbers that may be beyond int32."""
+    """Returns a plan of a sum that is carried from run to run, next to int64 numbers that may
+    exceed int32."""
     b = Net()
     x, number, total = b.input(SHAPE), b.input((3,), "i64"), b.tensor(SHAPE)
     more = b.op("add", total, x, activation="none")

@@ -72,7 +72,8 @@ class Elf:
         ]
 
     def entries(self, kind: int, layout: str) -> tuple[list[Any], bytes]:
-        """The records of the section of this type, and the string table that it names."""
+        """Returns the records of the section of this type, and the string table that the section
+        names."""
         section = next(s for s in self.sections if s[1] == kind)
         strings = self.sections[section[6]]
         data = self.bytes[section[4] : section[4] + section[5]]

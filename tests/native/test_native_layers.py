@@ -33,13 +33,13 @@ VARIABLE = re.compile(
 
 
 def sources(pattern: str) -> dict[str, str]:
-    """Texts of files by their names from `native/` on, without remarks."""
+    """Returns the texts of the C files without comments, by their names relative to `native/`."""
     paths = sorted(NATIVE.glob(pattern))
     return {p.relative_to(NATIVE).as_posix(): REMARK.sub(" ", p.read_text()) for p in paths}
 
 
 def uses(texts: dict[str, str]) -> dict[str, set[str]]:
-    """Which files each file takes functions or variables from."""
+    """Returns for each file the files whose functions or variables it uses."""
     owners = {
         name: file
         for file, text in texts.items()
@@ -52,7 +52,7 @@ def uses(texts: dict[str, str]) -> dict[str, set[str]]:
 
 
 def circle(found: dict[str, set[str]]) -> list[str]:
-    """Files that use each other; none when there are none."""
+    """Returns files that use each other in a circle; an empty list if there are none."""
     try:
         TopologicalSorter(found).prepare()
     except CycleError as error:
@@ -92,7 +92,7 @@ BODY = (
 
 
 def bodies(pattern: str) -> dict[str, str]:
-    """The texts of all functions."""
+    """Returns the texts of all function bodies."""
     found = (re.finditer(BODY, text, re.M | re.S) for text in sources(pattern).values())
     return {one[1]: one[2] for each in found for one in each}
 

@@ -34,7 +34,7 @@ SUM = SUM.replace("p.factor *", "z[id.x] +")
 
 
 def device() -> Any:
-    """A device of its own, of the best adapter."""
+    """Returns a device of its own, on the best adapter."""
     opened = adapter.open_device(adapter.select(None))
     return create(opened.info, sorted(opened.target.features))
 
@@ -43,7 +43,7 @@ DEVICES: list[Any] = []
 
 
 def other() -> Any:
-    """A second device, for all tests."""
+    """Returns a second device, for all tests of the module."""
     if not DEVICES:
         DEVICES.append(device())
     return DEVICES[0]
@@ -125,7 +125,7 @@ def spec() -> Spec:
 
 
 def most() -> int:
-    """Workgroups that the adapter takes in a direction."""
+    """Returns the adapter's limit of workgroups in one dimension."""
     return adapter.open_device(adapter.select(None)).target.max_groups
 
 

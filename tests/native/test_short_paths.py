@@ -19,7 +19,8 @@ STRANGE = Path("C:/Users/用户/tflgpu.dll")
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A system with a code page, and short names as long as `names` is not empty."""
+    """Returns a stand-in for Windows with a code page; it has short paths as long as `names` is not
+    empty."""
     names = {str(STRANGE): SHORT}
 
     def short(path: str, room: Any, size: int) -> int:

@@ -41,7 +41,7 @@ def add(made: Plan, symbols: Symbols | None = None, replay: Any = None) -> None:
 
 
 def more(name: str, *row: int) -> Callable[[Symbols], Symbols]:
-    """The tables with one more row in this one."""
+    """Returns a change that adds a row to this table."""
 
     def change(symbols: Symbols) -> Symbols:
         return replace(symbols, **{name: np.vstack([getattr(symbols, name), row])})

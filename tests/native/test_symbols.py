@@ -419,7 +419,7 @@ def test_what_the_host_makes_next_takes_over_the_plans(started: Make) -> None:
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A session whose partition is built with plans of this file."""
+    """Returns a session whose partition is built with plans of this file."""
     pytest.importorskip("onnxruntime")
     from tests.support import onnx_models
     from tflgpu_plugin.compile import compiler

@@ -25,7 +25,7 @@ WIDE = Levels(1.0, -(2.0**24), 2.0**24)
 
 
 def stepped(values: Array, made: EpilogueOp, rows: Array | None = None) -> Array:
-    """`values` after one fused step of a kernel, whose second operand are `rows`."""
+    """Returns `values` after one fused epilogue op, whose second operand is `rows`."""
     b = Net()
     x = b.input(values.shape)
     tensor = None if rows is None else b.constant(rows)
@@ -37,17 +37,18 @@ def stepped(values: Array, made: EpilogueOp, rows: Array | None = None) -> Array
 
 
 def away(x: Fraction) -> int:
-    """The nearest integer, halves away from zero."""
+    """Returns the nearest integer, halves away from zero."""
     return floor(x + Fraction(1, 2)) if x >= 0 else -floor(Fraction(1, 2) - x)
 
 
 def up(x: Fraction) -> int:
-    """The nearest integer, halves to the greater one."""
+    """Returns the nearest integer, halves toward positive infinity."""
     return floor(x + Fraction(1, 2))
 
 
 def factors(numbers: Array) -> list[int]:
-    """For each number a fraction of 31 bits whose product with it is a half, or one beside it."""
+    """Returns for each number a 31-bit fraction whose product with it is a half, or the fraction
+    next to that."""
     found = []
     for k, number in enumerate(numbers):
         odd = int(number) | 1
@@ -109,7 +110,7 @@ def test_products_that_are_small_or_cut(shift: int) -> None:
 
 
 def multiplied(numbers: Array, fractions: list[int], shift: int) -> list[int]:
-    """The exact products, rounded twice."""
+    """Returns the exact products, rounded twice."""
     found = []
     for number, fraction in zip(map(int, numbers), fractions, strict=True):
         product = up(Fraction((number << max(shift, 0)) * fraction, ONE))

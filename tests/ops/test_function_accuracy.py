@@ -42,7 +42,8 @@ FUNCTIONS: dict[str, tuple[float, float, float, Callable[[Any], Any]]] = {
 
 
 def points(op: str, least: float, most: float) -> Any:
-    """Evenly over the range, and evenly over magnitudes; for acosh, over those beyond 1."""
+    """Returns points that are evenly spaced over the range, and over magnitudes (for acosh, those
+    above 1)."""
     sizes = 10.0 ** np.linspace(-4, np.log10(max(-least, most)), 2048)
     origin = 1.0 if op == "acosh" else 0.0
     found = [np.linspace(least, most, 4096), origin + sizes, origin - sizes]

@@ -34,7 +34,8 @@ def held() -> Array:
 
 
 def rows(width: int) -> Array:
-    """Coordinates on the first axes: each far value on each of them, all others inside."""
+    """Returns coordinates on the first axes: each far value on each axis, with all others
+    inside."""
     inside = np.ones((len(FAR) * width, width), np.int32)
     for axis in range(width):
         inside[axis * len(FAR) : (axis + 1) * len(FAR), axis] = FAR

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.adapter
 
 
 def beside_halves(scale: np.float32, most: int) -> Array:
-    """The floats at and beside (k + 1/2) scale, for k below `most` in size."""
+    """Returns the floats at and next to (k + 1/2) scale, for |k| below `most`."""
     numbers = np.unique(np.linspace(-most, most, 1024).astype(np.int64)) + 0.5
     values = (numbers * np.float64(scale)).astype(np.float32)
     near = [values]
@@ -32,7 +32,7 @@ def beside_halves(scale: np.float32, most: int) -> Array:
 
 
 def away(v: Array) -> Array:
-    """To integers, halves away from zero."""
+    """Returns the values rounded to integers, halves away from zero."""
     return np.where(np.abs(v - np.trunc(v)) >= 0.5, np.trunc(v) + np.sign(v), np.trunc(v))
 
 

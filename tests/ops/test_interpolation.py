@@ -22,7 +22,7 @@ def towards_zero(a: int, b: int) -> int:
 
 
 def whole(extent: int, out: int, corners: bool, centers: bool) -> list[tuple[int, int, float]]:
-    """Lower and upper place and fraction, with ten bits after the point."""
+    """Returns the lower and the upper index and the fraction, with ten fractional bits."""
     scale = (1024 * extent + out // 2) // out
     if corners and out > 1:
         scale = (1024 * (extent - 1) + (out - 1) // 2) // (out - 1)
@@ -40,7 +40,7 @@ def step(extent: int, out: int, corners: bool) -> np.float32:
 
 
 def linear(extent: int, out: int, corners: bool, centers: bool) -> list[tuple[int, int, float]]:
-    """The same in float32."""
+    """Returns the same in float32."""
     scale, found = step(extent, out, corners), []
     for k in range(out):
         at = (FLOAT(k) + FLOAT(0.5)) * scale - FLOAT(0.5) if centers else FLOAT(k) * scale

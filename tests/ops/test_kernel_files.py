@@ -47,7 +47,8 @@ def files(kernel: str) -> list[Path]:
 
 
 def template_lines(text: str) -> int:
-    """How many lines have Jinja2's syntax, or ours: first and last lines of blocks, too."""
+    """Returns the number of lines with Jinja2's syntax or our own, including first and last lines
+    of blocks."""
     both = zip(text.splitlines(), unroll.jinja(text).splitlines(), strict=True)
     return sum(
         bool(_TEMPLATE.search(own) or (_OURS.match(own) and _DIRECTIVE.search(new)))

@@ -26,7 +26,7 @@ Groups = tuple[int, int, int]
 
 
 def launched(target: Target, op: str, *given: Any, **more: Any) -> list[Groups]:
-    """The workgroups of each launch of one node."""
+    """Returns the workgroups of each launch of one node."""
     return [launch.workgroups for launch in lowered(target, op, *given, **more).launches]
 
 

@@ -19,12 +19,12 @@ Asked = partial[Refusal | None]
 
 
 def held(*shape: int, dtype: str = "f32") -> Tensor:
-    """A constant."""
+    """Returns a constant."""
     return Tensor("w", shape, dtype, np.zeros(shape, NUMPY_DTYPES[dtype]))
 
 
 def stored(*shape: int, dtype: str = "i8", scale: float = 0.5) -> Tensor:
-    """A quantized value that a run tells."""
+    """Returns a quantized value that is an input of the run."""
     return Tensor("q", shape, dtype, quantization=Quantization((scale,), (0,)))
 
 
@@ -33,7 +33,7 @@ X, STATE, PEEPHOLES, PROJECTION, NORMS = (2, 3), 19, (9, 10, 11), 16, (20, 21, 2
 
 
 def full(changed: dict[int, Any] | None = None, outputs: int = 4, **attributes: Any) -> Asked:
-    """An LSTM with all its gates, and what is `changed` of its inputs."""
+    """Returns the inputs of an LSTM with all gates, of which some are `changed`."""
     given: list[Any] = [X, *[held(4, 3)] * 4, *[held(4, outputs)] * 4, *[None] * 3]
     given += [*[held(4)] * 4, None, None, (2, outputs), (2, 4), *[None] * 4]
     for position, value in (changed or {}).items():
@@ -43,7 +43,7 @@ def full(changed: dict[int, Any] | None = None, outputs: int = 4, **attributes: 
 
 
 def eight(changed: dict[int, Any] | None = None) -> Asked:
-    """The same in 8 bits."""
+    """Returns the same in 8 bits."""
     kinds = {0: stored(2, 3), 18: stored(2, 4), STATE: stored(2, 4, dtype="i16")}
     return full(kinds | (changed or {}))
 
@@ -235,7 +235,7 @@ CONVOLUTIONS: list[tuple[Asked, str | None]] = [
 
 
 def turned(x: Any, weights: Any, *more: Any, **attributes: Any) -> Asked:
-    """A transposed convolution."""
+    """Returns the refusal of a transposed convolution."""
     return asks("transpose_conv", x, weights, *more, **{**SAME, "strides": (2, 2)} | attributes)
 
 
@@ -294,7 +294,7 @@ DENSE: list[tuple[Asked, str | None]] = [
 def looped(
     x: tuple[int, ...] = (6, 2, 3), units: int = 4, steps: int = 5, changed: Any = None
 ) -> Asked:
-    """A GRU that a host spells out as a loop."""
+    """Returns a GRU that a host writes as a loop."""
     rows_ = 3 * units
     given: list[Any] = [x, held(rows_, 3), held(rows_, units), held(rows_), (2, units), None,
                         held(units)]  # fmt: skip

@@ -47,7 +47,8 @@ def convolution(kernel: int, groups: int = 1) -> Graph:
 
 
 def table() -> Graph:
-    """An embedding: rows that a run tells, both ends and beyond among them."""
+    """Returns an embedding whose row indices are inputs of the run; they include both ends and rows
+    out of range."""
     b = Net()
     x, places = b.constant(data(301, 37)), b.input((9, 1), "i32")
     return b.graph(b.op("pick", x, places, axis=0, wraps=True))

@@ -17,7 +17,8 @@ SHAPE = (1, 2, 3, 4)
 
 
 def lowering(constant: int = 0) -> Lowering:
-    """Tensors 0 to 3 of one shape, of which one is a constant; a node makes 3 of 2."""
+    """Returns a lowering with tensors 0 to 3 of one shape, one of which is a constant; a node
+    computes 3 from 2."""
     data = np.arange(24, dtype=np.float32).reshape(SHAPE)
     tensors = {k: Tensor(str(k), SHAPE, data=data if k == constant else None) for k in range(4)}
     return Lowering(Graph(tensors, (Node(0, "relu", (2,), (3,)),), (2,), (3,)), Target())
@@ -75,7 +76,7 @@ def test_how_a_fused_operand_is_spread(shape: Shape, target: Shape, how: str | N
 
 
 def _symbolic(how: str) -> tuple[Constant, Trace]:
-    """Three symbolic numbers 3, 1, 2 as a constant, which is packed so."""
+    """Returns the symbolic numbers 3, 1, 2 packed as a constant."""
     trace = Trace()
     data = np.array([trace.symbol(k, n, 1) for k, n in enumerate((3, 1, 2))], dtype=object)
     graph = Graph({0: Tensor("sizes", (3,), "i32", data=data)}, (), (), ())

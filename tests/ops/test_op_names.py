@@ -56,7 +56,8 @@ def in_tables(module: str) -> bool:
 
 
 def builders() -> set[str]:
-    """The hosts' tables, the modules whose functions their rows name, and what these build with."""
+    """Returns the hosts' tables, the modules whose functions their rows name, and the modules that
+    these use."""
     graph = imports(PRODUCT)
     named = {module for table in HOSTS_TABLES for module in graph[table]}
     return (
@@ -103,7 +104,7 @@ PATTERNS = {
 
 
 def compared(tree: ast.AST) -> set[str]:
-    """Op names that something is compared with, by `==`, `in` or `match`."""
+    """Returns op names that are compared with something by `==`, `in` or `match`."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
@@ -114,7 +115,7 @@ def compared(tree: ast.AST) -> set[str]:
 
 
 def operands(side: ast.expr) -> set[str]:
-    """The op names among the values that a comparison has on one side."""
+    """Returns the op names among the values on one side of a comparison."""
     parts = side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
     return {name for part in parts if isinstance(part, ast.Constant) for name in words(part)}
 
@@ -163,7 +164,7 @@ def unlisted() -> list[str]:
 
 
 def lists(module: str) -> Iterator[list[str]]:
-    """Literal collections in which two names or more are those of ops."""
+    """Returns literal collections that contain at least two op names."""
     for node in ast.walk(ast.parse((ROOT / module).read_text())):
         parts: list[ast.expr | None] = []
         if isinstance(node, ast.Tuple | ast.List | ast.Set):

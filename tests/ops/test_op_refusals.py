@@ -39,8 +39,9 @@ RUN = Told("i32", 1)
 def graph_of(
     op: str, *inputs: Any, results: int | Sequence[Tensor] = 1, **attributes: Any
 ) -> Graph:
-    """A graph of one node. A tuple is the shape of float values that a run tells, a list or a
-    number a constant, None an input that is not there; tensors are taken as they are."""
+    """Returns a graph of one node. For an input, a tuple is the shape of float values that are
+    given at run time, a list or number a constant, and None an absent input; tensors are taken
+    unchanged."""
     tensors: dict[int, Tensor] = {}
     for k, given in enumerate(inputs):
         if isinstance(given, Tensor):
@@ -61,13 +62,13 @@ def graph_of(
 
 
 def said(op: str, *inputs: Any, **more: Any) -> Refusal | None:
-    """The refusal against the node of `graph_of`."""
+    """Returns the refusal of the node of `graph_of`, or None."""
     graph = graph_of(op, *inputs, **more)
     return rows()[op].refuse(graph, graph.nodes[0], Target())
 
 
 def asks(*given: Any, **more: Any) -> partial[Refusal | None]:
-    """`said`, when the test runs."""
+    """Returns a function that calls `said` when the test runs."""
     return partial(said, *given, **more)
 
 
@@ -413,7 +414,7 @@ def gates(first: int, *shape: int, count: int = 4) -> dict[int, Any]:
 
 
 def full(*absent: int, **attributes: Any) -> Refusal | None:
-    """The refusal against a full LSTM that lacks these inputs."""
+    """Returns the refusal of a full LSTM without these inputs, or None."""
     given: dict[int, Any] = {0: (1, DEPTH), 18: (1, UNITS), 19: (1, UNITS)}
     given |= gates(INPUTS, UNITS, DEPTH) | gates(RECURRENTS, UNITS, UNITS)
     given |= gates(PEEPHOLES, UNITS, count=3)

@@ -19,7 +19,7 @@ HIGH = float((1 << 30) // FACTOR_UNIT)  # of a fraction of one half; its low par
 
 
 def channels(*scale: float, shape: tuple[int, ...] = (2, 3)) -> Tensor:
-    """A tensor quantized per channel, or with one scale."""
+    """Returns a tensor that is quantized per channel, or with one scale."""
     return Tensor("w", shape, "i8", quantization=Quantization(scale, (0,) * len(scale), 1))
 
 
@@ -115,7 +115,7 @@ def test_which_results_are_rounded_with_their_zero_point() -> None:
 
 
 def made(op: str, *inputs: Any, scale: float = 1.0, even: bool = False, **more: Any) -> Any:
-    """(op, numbers) that a row makes of this node, or None."""
+    """Returns (op, numbers) that a row builds for this node, or None."""
     how = Quantization((scale,), (3,), rounding=EVEN) if even else Quantization((scale,), (3,))
     result = Tensor("y", (2, 3), "i8", quantization=how)
     graph = graph_of(op, *inputs, results=[result], **more)

@@ -52,8 +52,8 @@ GPU_SITES = {
 
 @cache
 def pipelines(family: str) -> dict[Pipeline, tuple[str, Target]]:
-    """Distinct pipelines of a family's cases, each with a case and the first target that make it:
-    what software adapters have, too, is theirs."""
+    """Returns the distinct pipelines of a family's cases, each with the first case and target that
+    use it. Pipelines that software adapters use, too, are attributed to these."""
     found: dict[Pipeline, tuple[str, Target]] = {}
     for case in all_cases()[family]:
         for target in () if case.refused else TARGETS:

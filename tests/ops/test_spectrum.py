@@ -20,7 +20,8 @@ ENDS += [np.inf, -np.inf, np.nan]
 
 
 def chain(*results: str) -> Graph:
-    """rfft of tensor 0 (node 0), a reshape of that (node 1), and what reads it."""
+    """Returns a graph of the rfft of tensor 0 (node 0), a reshape of it (node 1), and the node that
+    reads that."""
     b = Net()
     x, lengths = b.input((3, 1, 8)), b.constant(np.array([1, 8], np.int32), "i32")
     found = b.op("rfft", x, lengths)

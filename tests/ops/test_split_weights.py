@@ -19,8 +19,8 @@ pytestmark = pytest.mark.adapter
 
 
 def run_split(b: Net, values: dict[int, Array], y: int, label: str) -> Array:
-    """The output on a device with a binding limit of less than half of what the weights take;
-    several launches must have made it."""
+    """Returns the output on a device whose binding limit is less than half the size of the weights;
+    asserts that several launches compute it."""
     device, graph = device_of(), b.graph(y)
     small = replace(device.target, tuning={"tile": "1x2", "winograd_planes": "never"})
     whole = compiler.compile(graph, small)

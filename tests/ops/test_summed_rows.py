@@ -23,9 +23,9 @@ EPSILON = 1e-3
 def layers(
     channels: int, *, rows: int = 20, between: str = "", around: bool = False, centred: bool = True
 ) -> tuple[Graph, Array, Array]:
-    """normalization(x + residual) with residual = x's first channels, which is an output, too;
-    with its weights and biases. `between`: an op after the product; `around`: the product is added
-    to its normalization."""
+    """Returns the graph normalization(x + residual), where residual, also an output, has the first
+    channels of x, and its weights and biases. `between`: an op after the product; `around`: the
+    product is added to its normalization."""
     random = np.random.default_rng(channels)
     w = random.standard_normal((channels, 32)).astype(np.float32)
     bias = random.standard_normal(channels).astype(np.float32)
@@ -66,7 +66,7 @@ def test_a_launch_of_its_own_adds_up_where_it_must() -> None:
 
 
 def held(channels: int, target: Target, rows: int) -> int:
-    """Vec4 of a row that a thread keeps."""
+    """Returns how many vec4 of a row a thread keeps in registers."""
     plan = compiler.compile(layers(channels, rows=rows)[0], target)
     (wgsl,) = (p.wgsl for p in plan.pipelines if p.label == "normalization")
     return len(re.findall(r"var x\d", wgsl))

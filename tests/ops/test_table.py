@@ -128,8 +128,8 @@ def test_rows_read_what_the_converter_writes(host_op: str) -> None:
 
 @cache
 def sample(host_op: str) -> Case:
-    """A case of this operator's first row of the lowest version, with float32 (LOGICAL_AND: bool)
-    tensors of rank 4 or less."""
+    """Returns a case of this operator for the first row of its lowest version, with float32 tensors
+    (LOGICAL_AND: bool) of rank 4 or less."""
     cases = [
         c
         for family in all_cases().values()
@@ -140,8 +140,8 @@ def sample(host_op: str) -> Case:
 
 
 def claims(edition: dict[str, tuple[int, int]] | None) -> list[tuple[str, int, bool]]:
-    """(operator, version, must be claimed) for every range's ends and one above; None is the
-    default range."""
+    """Returns (operator, version, whether it must be claimed) for both ends of each range and the
+    version above; None is the default range."""
     found = []
     for op, form in SINGLE.items():
         allowed = form.versions if edition is None else edition.get(op)

@@ -23,7 +23,7 @@ LAYERS = {"conv_2d", "depthwise_conv_2d", "conv_3d", "transpose_conv", "fully_co
 
 
 def where(said: Callable[[Op], Any], kind: str = "") -> set[str]:
-    """The ops, of one kind, whose rows say so."""
+    """Returns the ops of one kind for which this trait of the row is set."""
     return {name for name, row in ops.rows().items() if said(row) and kind in ("", row.kind)}
 
 

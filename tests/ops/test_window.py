@@ -6,7 +6,7 @@ from tflgpu_plugin.ops.window import Span, bounded, span
 
 
 def _taps(s: Span) -> set[tuple[int, int, int]]:
-    """Places, taps, and the input places where they meet."""
+    """Returns output positions, taps, and the input positions that these reach."""
     met = ((o, t, o * s.stride - s.before + t * s.dilation) for o in range(s.positions)
            for t in range(s.kernel))  # fmt: skip
     return {meeting for meeting in met if 0 <= meeting[2] < s.extent}

@@ -44,7 +44,7 @@ class Spelled(ShapedNet):
         return self.constant(np.full(self.draw.choice(((), (1,))), value, np.float32))
 
     def scaled(self, x: int) -> int:
-        """By a number, in one way or another."""
+        """Returns x times a number, expressed in one of several ways."""
         factor = self.draw.choice((0.5, 3.0, -2.0))
         if self.chance():
             return self.same("div", x, self.number(factor))
@@ -55,7 +55,8 @@ class Spelled(ShapedNet):
         return self.scaled(x) if self.chance(0.4) else x
 
     def part(self, length: int, depth: int, turned: bool, shared: bool, scaled: bool) -> int:
-        """Queries, keys or values with an axis of heads, split from what has none or not."""
+        """Returns queries, keys or values with an axis of heads, which may be split from a tensor
+        without one."""
         heads = self.heads * (1 if shared else self.shared)
         if self.chance(0.7):
             x = self.input((self.batch, length, heads * depth))
@@ -80,7 +81,7 @@ class Spelled(ShapedNet):
         return self.turn(x, (*range(rank - 2), rank - 1, rank - 2)) if turned else x
 
     def mask(self, scores: int) -> int:
-        """Scores with something added, or chosen."""
+        """Returns scores with a mask, which is added or selects values."""
         shape = self.tensors[scores].shape
         kept = [n if k == len(shape) - 1 or self.chance() else 1 for k, n in enumerate(shape)]
         own = tuple(kept[self.draw.randrange(len(kept)) :])

@@ -85,7 +85,7 @@ def test_where_gates_are_taken(build: Callable[[Gated], list[int]], taken: bool)
 
 
 def _answer(n: Gated, x: Array, raw: Array) -> Array:
-    """In float64."""
+    """Returns the answer in float64."""
     weights, bias = (
         n.tensors[t].data for t in (n.nodes[-1].inputs[1], n.nodes[-1].epilogue[0].tensor)
     )

@@ -15,7 +15,7 @@ from tflgpu_plugin.passes.common_subexpressions import share_common_subexpressio
 
 
 def compared(graph: Graph) -> list[str]:
-    """The ops that are left, after comparing values and the record of merged nodes."""
+    """Returns the ops that are left, after comparing the values and the record of merged nodes."""
     made = share_common_subexpressions(graph)
     verify(made)
     values = {t: np.random.default_rng(t).uniform(-1, 1, graph.shape(t)) for t in graph.inputs}

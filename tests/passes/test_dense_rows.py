@@ -19,7 +19,7 @@ def dense(n: ShapedNet, x: int, outputs: int, keep: bool = False) -> int:
 
 
 def kept(graph: Graph) -> list[str]:
-    """The ops that are left."""
+    """Returns the ops that are left."""
     return evaluate.compared(graph, keep_dense_rows(graph), rtol=1e-12)
 
 

@@ -19,7 +19,7 @@ from tflgpu_plugin.passes.empty_results import drop_empty_results
 
 
 def graph(batch: int) -> Graph:
-    """relu(x) beside y, joined; the relu is an output, too."""
+    """Returns the graph of relu(x) joined with y; the relu is also an output."""
     n = Net()
     x, y = n.input((batch, 4)), n.input((2, 4))
     kept = n.op("relu", x)

@@ -117,7 +117,8 @@ def _one_rescaled(graph: Graph) -> Graph:
 
 
 def _turned_constants(graph: Graph) -> Graph:
-    """Square ones lie the other way round."""
+    """Returns the graph with height and width of its square constants exchanged, which keeps their
+    shapes."""
     tensors = dict(graph.tensors)
     for t, held in tensors.items():
         if held.data is not None and held.data.ndim == 4 and len({*held.shape[1:3]}) == 1:

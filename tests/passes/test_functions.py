@@ -187,7 +187,7 @@ def test_the_mean_of_squares_is_one_reduction() -> None:
 
 
 def folded(*steps: tuple[str, object], op: str = "conv_2d") -> Graph:
-    """A convolution with a bias of ones and these steps, after the passes."""
+    """Returns a convolution with a bias of ones and these epilogue ops, after the passes."""
     n = ShapedNet()
     shape = (1, 1, 1, 8) if op == "depthwise_conv_2d" else (8, 1, 1, 8)
     weights = n.constant(np.ones(shape, np.float32))

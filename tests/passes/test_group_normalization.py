@@ -34,7 +34,7 @@ def spelled(n: ShapedNet, form: str = "", batch: int = 2) -> int:
 
 
 def compared(graph: Graph) -> list[str]:
-    """The ops that are left."""
+    """Returns the ops that are left."""
     return evaluate.compared(graph, fuse_group_normalization(graph))
 
 

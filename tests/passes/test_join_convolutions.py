@@ -53,12 +53,12 @@ class Branching(ShapedNet):
         kernel: int = 1,
         **more: object,
     ) -> int:
-        """With a bias, one per channel or one for all."""
+        """Adds a convolution and a bias, one per channel or a single one."""
         bias = EpilogueOp("add", self.drawn(size or outputs))
         return self.branch(x, outputs, bias, *steps, kernel=kernel, **more)
 
     def read(self, *tensors: int) -> list[int]:
-        """Something that takes each as it lies."""
+        """Adds ops that each read one of the tensors in its present layout."""
         return [self.same("tanh", t) for t in tensors]
 
     def concat(self, *tensors: int) -> int:
@@ -115,7 +115,7 @@ def test_operands_lie_side_by_side() -> None:
 
 
 def _other(n: Branching, x: int, form: str) -> int:
-    """A branch that is not of the kind of `n.added(x, 4, RELU)`."""
+    """Returns a branch of another kind than `n.added(x, 4, RELU)`."""
     if form == "input":
         return n.added(n.image(), 4, RELU)
     if form == "steps":
@@ -222,7 +222,8 @@ def test_outputs_that_are_brought_to_the_host_anyway() -> None:
 
 
 def _block(n: Branching, *, shortcut: bool = False, last: bool = True) -> Graph:
-    """Half of the channels go on, are changed, and joined with the other half."""
+    """Returns a graph in which half of the channels are changed and then joined with the other
+    half."""
     x = n.image()
     main, side = n.added(x, 8, RELU), n.added(x, 8, RELU)
     step = (EpilogueOp("add", main),) if shortcut else ()
@@ -293,7 +294,7 @@ def test_parts_that_fill_no_vec4_are_read_as_they_lie() -> None:
 
 
 def _answers(graph: Graph, values: dict[int, Array]) -> list[dict[int, Array]]:
-    """With the pass, and without."""
+    """Returns the answers with the pass and without it."""
     made = run_graph(graph, values)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"{MODULE}.MOST_VECTORS", 0)

@@ -31,7 +31,8 @@ class Attending(ShapedNet):
         )
 
     def layer(self, x: int, width: int = WIDTH, form: str = "") -> int:
-        """With a bias of its own, added behind it (`after`, `before`), both, or none."""
+        """Adds a layer with a bias of its own, with a bias added after it (`after`, `before`), with
+        both, or with none."""
         bias = self.drawn(width) if form in ("own", "both") else None
         y = self.run("fully_connected", x, self.drawn(width, self.tensors[x].shape[-1]), bias,
                      shape=(self.batch, ROWS, width), keep_num_dims=True,
@@ -48,7 +49,7 @@ class Attending(ShapedNet):
 
 
 def joined(graph: Graph) -> list[str]:
-    """The ops that are left."""
+    """Returns the ops that are left."""
     return evaluate.compared(graph, join_dense(graph), rtol=1e-5)
 
 
@@ -88,7 +89,7 @@ def test_others_stay(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def single(n: Attending, widths: tuple[int, ...], batch: int = 1) -> Graph:
-    """Layers of single rows, each read by something else."""
+    """Returns a graph of layers of single rows, each of which another op reads."""
     x = n.input((batch, 6))
     made = [
         n.run("fully_connected", x, n.drawn(width, 6), n.drawn(width), shape=(batch, width),

@@ -42,7 +42,7 @@ class Decoder(ShapedNet):
         return self.run("view", x, shape=shape, view=heads_of(shape))
 
     def cached(self, x: int) -> int:
-        """After those of before, which are an input."""
+        """Adds keys to those of a cache, which is an input."""
         batch, heads, length, depth = self.tensors[x].shape
         past = self.input((batch, heads, BEFORE, depth))
         shape = (batch, heads, BEFORE + length, depth)
@@ -56,7 +56,7 @@ class Decoder(ShapedNet):
 
 
 def joined(graph: Graph) -> list[str]:
-    """The ops that are left."""
+    """Returns the ops that are left."""
     return evaluate.compared(graph, join_rotary(graph))
 
 

@@ -46,7 +46,7 @@ class Rows(ShapedNet):
         return self.same("rsqrt", self.variance(d))
 
     def distance(self, x: int, mean: int) -> int:
-        """One over the spread, from squared differences."""
+        """Returns one over the standard deviation, computed from squared differences."""
         squares = self.mean(self.same("squared_difference", x, mean))
         return self.same("rsqrt", self.same("add", squares, self.number(0.1)))
 
@@ -111,7 +111,7 @@ def taken_off(n: Rows, x: int) -> int:
 
 
 def compared(graph: Graph) -> list[str]:
-    """The ops that are left."""
+    """Returns the ops that are left."""
     return evaluate.compared(graph, fuse_normalization(fuse_functions(graph)), high=3)
 
 
@@ -136,7 +136,7 @@ def test_other_axes_stay(spelled: Spelling) -> None:
 
 
 def other_mean(n: Rows, x: int) -> int:
-    """Differences from the mean of something else."""
+    """Returns the differences of x from the mean of another tensor."""
     other = n.same("sub", x, n.mean(n.same("relu", x)))
     d = n.centred(x)
     return n.wide("mul", other, n.inverse(d))
@@ -151,7 +151,7 @@ def not_centred(n: Rows, x: int) -> int:
 
 
 def over_itself(n: Rows, x: int) -> int:
-    """The spread over the differences."""
+    """Returns the standard deviation divided by the differences."""
     return n.wide("div", n.same("sqrt", n.variance(x)), x)
 
 
@@ -207,7 +207,7 @@ def around_another_mean(n: Rows, x: int) -> int:
 
 
 def long_rows_aside(n: Rows, x: int) -> int:
-    """A scale that is not of channels."""
+    """Returns a normalization with a scale along another axis than the channels."""
     d = n.centred(x)
     scale = n.constant(np.full((2, 3, 8), 2.0))
     return n.wide("mul", n.wide("mul", n.inverse(d), scale), d)

@@ -135,7 +135,7 @@ def test_one_offset_alone_is_no_gain() -> None:
 
 
 def changed(graph: Graph, **attributes: Any) -> Graph:
-    """The pad with other attributes."""
+    """Returns the graph with other attributes of its pad."""
     pad, layer = graph.nodes
     return graph.with_nodes([replace(pad, attributes={**pad.attributes, **attributes}), layer])
 

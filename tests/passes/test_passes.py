@@ -21,7 +21,8 @@ ONES = {"strides": (1, 1), "dilations": (1, 1)}
 
 
 def after(rewrite: Any, graph: Graph) -> Graph:
-    """The rewritten graph, checked: well formed, and every host node in exactly one place."""
+    """Returns the rewritten graph, and asserts that it is well formed and has every host node
+    exactly once."""
     before = [source for node in graph.nodes for source in (node.sources or (node.id,))]
     rewritten: Graph = rewrite(graph)
     verify(rewritten)

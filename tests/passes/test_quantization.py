@@ -63,7 +63,7 @@ def test_fixed_point() -> None:
 
 
 def half_weights(result: Mapping[str, Any] | None = None) -> Graph:
-    """float16 weights after a dequantize node, and a layer over them."""
+    """Returns a graph of float16 weights, a dequantize node, and a layer with these weights."""
     n = Net()
     x = n.input((1, 4))
     weights = n.op("dequantize", n.constant(HALF))
@@ -139,7 +139,8 @@ def test_an_op_without_steps_gets_a_node() -> None:
 
 
 def chain() -> bytes:
-    """QUANTIZE, then arithmetic on other scales, DEQUANTIZE; all in one launch when fused."""
+    """Returns a model of QUANTIZE, arithmetic with other scales, and DEQUANTIZE, which is a single
+    launch when fused."""
     model, shape = Model(), (1, 9, 9, 3)
     x = model.input("x", shape)
     scaled = [Quantization((0.02,), (-100,)), Quantization((0.013,), (7,)), COARSE]
@@ -156,7 +157,8 @@ def chain() -> bytes:
 
 
 def half(shared: bool = False) -> bytes:
-    """A layer over float16 weights; with `shared` a node that stays on the CPU reads them too."""
+    """Returns a model of a layer with float16 weights; with `shared`, a node on the CPU reads them,
+    too."""
     model = Model()
     x = model.input("x", (2, 4))
     stored = model.constant(seeded(3, 4).astype(np.float16))
@@ -171,7 +173,7 @@ def half(shared: bool = False) -> bytes:
 
 
 def answers(model: bytes, host: str, options: Mapping[str, Any] | None = None) -> Any:
-    """(expected, got, where each node is, the report) for one input."""
+    """Returns (expected, got, where each node is, the report) for one input."""
     cpu = hosts.interpreter(model, host)
     shapes = [tuple(d["shape"]) for d in cpu.get_input_details()]
     feed = [np.random.default_rng(3).uniform(-2, 2, s).astype(np.float32) for s in shapes]

@@ -27,7 +27,8 @@ def stored(own: Quantization | None = EVEN, shape: Shape = SHAPE, dtype: str = "
 
 
 def graph(tensors: Mapping[int, Tensor], *nodes: tuple[str, tuple[int, ...], int]) -> Graph:
-    """The first tensor is the input, and what the last node makes the output."""
+    """Returns a graph whose input is the first tensor, and whose output is the last node's
+    result."""
     made = tuple(Node(k, op, inputs, (output,)) for k, (op, inputs, output) in enumerate(nodes))
     return Graph(tensors, made, (0,), (nodes[-1][2],))
 
@@ -280,7 +281,7 @@ def test_weights_on_levels_are_whole_numbers(given: Tensor, wanted: Array | None
 
 
 def steps(*ops: str, start: int = 5) -> tuple[EpilogueOp, ...]:
-    """Fused steps, each with a tensor of its own."""
+    """Returns fused epilogue ops, each with a tensor of its own."""
     return tuple(EpilogueOp(op, k) for k, op in enumerate(ops, start))
 
 

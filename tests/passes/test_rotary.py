@@ -19,7 +19,7 @@ class Spelled(ShapedNet):
     """Rotary positions as models write them."""
 
     def cut(self, x: int, start: int, extent: int, step: int = 1) -> int:
-        """A part of the last axis."""
+        """Adds a slice of the last axis."""
         *outer, _ = self.tensors[x].shape
         starts, extents = (*[0] * len(outer), start), (*outer, extent)
         view = region(self.tensors[x].shape, starts, extents, (*[1] * len(outer), step))
@@ -45,7 +45,7 @@ class Spelled(ShapedNet):
         return self.turn(self.reshape(x, (batch, LENGTH, HEADS, DEPTH)), (0, 2, 1, 3))
 
     def crossed(self, x: int, early: bool = False, by_number: bool = False) -> int:
-        """(-b, a) of halves; what is negated is cut before or after it."""
+        """Adds (-b, a) for the halves (a, b) of x; the negation is before or after the slice."""
         half = self.tensors[x].shape[-1] // 2
         if early:
             return self.join(self.cut(self.negated(x, by_number), half, half), self.cut(x, 0, half))
@@ -68,7 +68,7 @@ class Spelled(ShapedNet):
 
 
 def turned(graph: Graph) -> list[str]:
-    """The ops that are left."""
+    """Returns the ops that are left."""
     return evaluate.compared(graph, fuse_rotary(graph), rtol=1e-6, atol=1e-12)
 
 

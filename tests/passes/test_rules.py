@@ -61,7 +61,7 @@ def squares(x: Value, axis: int = -1) -> Value:
 
 
 def layer(x: Value, axis: int = -1) -> Value:
-    """Normalizes as torch writes it."""
+    """Adds a normalization as torch writes it."""
     d = x - x.mean(axis)
     return d / (squares(d, axis) + 1e-3).op("sqrt")
 
@@ -71,7 +71,7 @@ def rms(x: Value, axis: int = -1) -> Value:
 
 
 def multiplied_out(x: Value, changed: bool = False) -> Value:
-    """Normalizes as TensorFlow writes it."""
+    """Adds a normalization as TensorFlow writes it."""
     mean = x.mean(-1)
     variance = x.binary("squared_difference", mean).mean(-1)
     factor = (variance + 1e-3).op("rsqrt") * ramp(x)
@@ -94,7 +94,7 @@ HEADS = (1, 3, 5, 16)
 
 
 def cut(x: Value, start: int, extent: int, step: int = 1) -> Value:
-    """A part of the last axis."""
+    """Adds a slice of the last axis."""
     starts, extents = (*[0] * (len(x.shape) - 1), start), (*x.shape[:-1], extent)
     return x.op("view", view=region(x.shape, starts, extents, (*[1] * (len(starts) - 1), step)))
 
@@ -109,14 +109,14 @@ def angles(x: Value, width: int) -> tuple[Value, Value]:
 
 
 def rotated(x: Value, negated: int = 1) -> Value:
-    """Rotates as Llama does."""
+    """Adds a rotation as Llama computes it."""
     half = x.shape[-1] // 2
     cos, sin = angles(x, x.shape[-1])
     return x * cos + joined(-cut(x, negated * half, half), cut(x, 0, half)) * sin
 
 
 def rotated_neighbours(x: Value, first: int = 0) -> Value:
-    """Rotates as GPT-J does."""
+    """Adds a rotation as GPT-J computes it."""
     half, (cos, sin) = x.shape[-1] // 2, angles(x, x.shape[-1])
     pairs = [each.op("reshape", None, shape=(*x.shape[:-1], half, 1))
              for each in (-cut(x, 1, half, 2), cut(x, first, half, 2))]  # fmt: skip
@@ -124,14 +124,14 @@ def rotated_neighbours(x: Value, first: int = 0) -> Value:
 
 
 def rotated_halves(x: Value, swapped: bool = False) -> Value:
-    """Rotates as GPT-OSS does."""
+    """Adds a rotation as GPT-OSS computes it."""
     half, (cos, sin) = x.shape[-1] // 2, angles(x, x.shape[-1] // 2)
     a, b = cut(x, 0, half), cut(x, half, half)
     return joined(a * cos - b * sin, a * cos + b * sin if swapped else b * cos + a * sin)
 
 
 def rotated_partly(x: Value, start: int = 8) -> Value:
-    """Rotates as GPT-NeoX does, with an op for the first values."""
+    """Adds a rotation as GPT-NeoX computes it, with an op for the first values."""
     cos, sin = angles(x, 8)
     given = {"paired": False, "together": False, "joined": False}
     return joined(cut(x, 0, 8).op("rotary", cos, sin, **given), cut(x, start, 8))
@@ -223,7 +223,7 @@ def condition(scores: Value, of: float) -> Value:
 
 
 def chosen(scores: Value, first: bool, number: float = -1e38) -> Value:
-    """The number for every key behind the query."""
+    """Returns a mask that replaces the score of each key after the query."""
     value = Value(scores.n, scores.n.number(number))
     given = (value, scores) if first else (scores, value)
     return condition(scores, 1.0 if first else 0.0).op("where", *given)

@@ -74,7 +74,7 @@ def _no_bias(n: Excited) -> list[int]:
 
 
 def _scaled(n: Excited) -> list[int]:
-    """The whole block: gates, and the convolution that takes them."""
+    """Adds a complete block: the gates, and the convolution whose input they scale."""
     x = n.image()
     product = n.same("mul", x, n.gates(n.mean(x)))
     return [n.layer(product, 8)]
@@ -91,7 +91,7 @@ def _read_hidden(n: Excited) -> list[int]:
 
 
 def _other_operand(n: Excited) -> list[int]:
-    """A step of the first layer reads what a run computes."""
+    """Adds a block in which an operand of the first layer is computed at run time."""
     raw = n.input((n.batch, 1, 1, HIDDEN))
     return [n.gates(n.mean(n.image()), CHANNELS, EpilogueOp("mul", raw))]
 
@@ -101,7 +101,7 @@ def _three(n: Excited) -> list[int]:
 
 
 def _beside(n: Excited) -> list[int]:
-    """The one pixel of the result is in the padding."""
+    """Adds a block in which the only pixel of the result is in the padding."""
     y = n.gates(n.mean(n.image()))
     moved = {"strides": (3, 3), "padding": (1, 0, 0, 0)}
     n.nodes[-1] = replace(n.nodes[-1], attributes={**n.nodes[-1].attributes, **moved})

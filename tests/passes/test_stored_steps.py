@@ -47,7 +47,7 @@ KINDS.remove(("SQUARED_DIFFERENCE", "u8"))  # hosts have no such kernel
 def _case(
     op: str, dtype: str, scale: float, zero: int, out: float, share: float
 ) -> tuple[Case, Array]:
-    """All stored numbers, against all of them where there are two operands, and what to feed."""
+    """Returns a case with all stored numbers (with two operands, all pairs), and its input."""
     version, table, options = OPTIONS[op]
     low = int(np.iinfo(NUMPY_DTYPES[dtype]).min)
     every = np.arange(low, low + 256).astype(NUMPY_DTYPES[dtype])

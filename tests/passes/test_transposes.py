@@ -20,14 +20,14 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def count(graph: Graph) -> int:
-    """Nodes that bring axes into another order."""
+    """Returns the number of transposes in the graph."""
     turns = [node for node in graph.nodes if node.op in ("transpose", "view")]
     views = [(node.operand(), node.attributes.get("view")) for node in turns]
     return sum(view is None or not view.by_axis(graph.shape(t)) for t, view in views)
 
 
 def check(graph: Graph) -> Graph:
-    """The rewritten graph, after comparing it with the graph."""
+    """Compares the rewritten graph with the original and returns it."""
     turned = reduce_transposes(graph)
     rewritten = compose_views(turned)
     verify(rewritten)
@@ -63,14 +63,14 @@ def launches(graph: Graph) -> int:
 
 
 def unsupported(graph: Graph) -> int:
-    """How many transposes no launch can do."""
+    """Returns how many transposes no single launch can perform."""
     refuse = rows()["transpose"].refuse
     turns = [node for node in graph.nodes if node.op == "transpose"]
     return sum(refuse(graph, node, Target()) is not None for node in turns)
 
 
 def chain(middle: Callable[[ShapedNet, int], int]) -> Graph:
-    """Two pools in NCHW with something between."""
+    """Returns a graph of two pools in NCHW with other nodes between them."""
     n = ShapedNet()
     x = n.input((2, 6, 5, 4))
     return n.graph(n.pool(middle(n, n.pool(x))))
@@ -183,7 +183,7 @@ def held(
     perm: tuple[int, ...] = PERM, order: tuple[int | None, ...] = (), epilogue: bool = False,
     **attributes: object,
 ) -> dict[int, tuple[int, ...]] | None:  # fmt: skip
-    """How the tensors of a node are held once `start` is held by `perm`."""
+    """Returns the layouts of a node's tensors once `start` has the layout `perm`."""
     tensors = {**inputs, RESULT: Tensor("", result)}
     steps = (EpilogueOp("relu"),) if epilogue else ()
     node = Node(0, op, order or tuple(inputs), (RESULT,), attributes, epilogue=steps)
@@ -307,7 +307,7 @@ def _step(n: ShapedNet, rng: np.random.Generator, pool: list[int]) -> None:
 
 
 def _reshaped(n: ShapedNet, rng: np.random.Generator, x: int) -> int:
-    """Join two axes, split one, or add or drop an axis of extent 1."""
+    """Adds a reshape that joins two axes, splits one, or adds or removes an axis of extent 1."""
     shape = list(n.tensors[x].shape)
     at = int(rng.integers(len(shape)))
     if rng.random() < 0.4 and len(shape) > 2:

@@ -22,7 +22,8 @@ SHAPE = (1, 4, 4, 8)
 
 
 def chain() -> Graph:
-    """Two steps; the tensor in between has the highest id, and the node behind it, too."""
+    """Returns a graph of two steps; the tensor between them has the highest id, and so does the
+    second node."""
     tensors = {
         0: Tensor("x", SHAPE), 1: Tensor("y", SHAPE), 7: Tensor("between", SHAPE),
         2: Tensor("c", (8,), data=np.ones(8, np.float32)),
@@ -37,12 +38,12 @@ def without(graph: Graph, tensor: int, nodes: tuple[Node, ...]) -> Graph:
 
 
 def shorter(graph: Graph) -> Graph:
-    """Only the first node, whose result is the output."""
+    """Returns the graph with the first node only, whose result is the output."""
     return without(graph, 7, (replace(graph.nodes[0], outputs=(1,)),))
 
 
 def edited(graph: Graph) -> Graph:
-    """An editor that takes out what it has put in."""
+    """Returns the graph from an editor that has removed what it had added."""
     e = Rewriter(graph)
     e.constant(np.zeros(3, np.float32))
     e.node("relu", (0,), (e.tensor(SHAPE, like=0),), e.nodes)
@@ -94,7 +95,7 @@ def test_what_an_editor_took_out_is_not_given_again() -> None:
 
 
 def changed(graph: Graph, tensor: int, **facts: Any) -> Graph:
-    """The graph, of one tensor of which something else is said."""
+    """Returns the graph with one tensor changed."""
     return replace(
         graph, tensors={**graph.tensors, tensor: replace(graph.tensors[tensor], **facts)}
     )
@@ -163,7 +164,7 @@ HELD = Quantization((0.5, 0.25), (1, 2), axis=0)
 
 
 def weighed() -> Graph:
-    """A picture plus a constant that has a scale for each row."""
+    """Returns the graph of an image plus a constant that has a scale for each row."""
     data = np.arange(12, dtype=np.float32).reshape(2, 6)
     tensors = {
         0: Tensor("x", (2, 6)), 1: Tensor("y", (2, 6)),

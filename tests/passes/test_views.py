@@ -183,7 +183,7 @@ def test_other_pad_values_stay_apart() -> None:
 
 
 def stored(data: Array) -> Array:
-    """In device storage: vec4 in a row."""
+    """Returns the array in device storage, as a list of vec4."""
     return pack_stored(data, geometry(data.shape)).reshape(-1, 4)
 
 

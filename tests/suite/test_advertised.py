@@ -20,7 +20,7 @@ BOOL = TensorProto.BOOL
 def model(
     nodes: list[Any], inputs: dict[str, tuple[int, list[Any] | None]], kind: int = FLOAT
 ) -> Any:
-    """A model of these nodes, whose output is "y"."""
+    """Returns a model of these nodes, whose output is "y"."""
     given = [helper.make_tensor_value_info(n, k, shape) for n, (k, shape) in inputs.items()]
     made = [helper.make_tensor_value_info("y", kind, None)]
     graph = helper.make_graph(nodes, "test", given, made)
@@ -28,7 +28,7 @@ def model(
 
 
 def judged(nodes: list[Any], kind: int = FLOAT, **inputs: tuple[int, list[Any] | None]) -> str:
-    """The judgement on the last node."""
+    """Returns the verdict on the last node."""
     return advertised.judge(model(nodes, inputs, kind))[-1].outside
 
 

@@ -86,7 +86,7 @@ def test_inputs_go_in_by_name(tmp_path: Path) -> None:
 
 
 def _ending(op: str) -> Any:
-    """A model of x, RELU and an operator that ends it."""
+    """Returns a model of x, RELU, and an operator at the end."""
     model = Model()
     value = model.op("RELU", [model.input("x", SHAPE)], shape=SHAPE)
     model.output(model.op(op, [value, model.constant(np.ones(4, np.float32))], shape=SHAPE))

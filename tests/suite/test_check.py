@@ -18,7 +18,7 @@ SKIPPED = "import pytest\ndef test_it(): pytest.skip('no files: put some into X'
 
 
 def ran(tmp_path: Path, code: str) -> check.Result:
-    """One step over a file of this content."""
+    """Returns the result of one step that reads a file with this content."""
     file = tmp_path / "test_step.py"
     file.write_text(code)
     step = check._pytest("models", "real models", str(file), "-ra", "-o", "addopts=")

@@ -43,7 +43,7 @@ Components: main
 
 
 def system(folder: Path, codename: str, **files: str) -> tuple[Path, Path]:
-    """A folder like /etc/apt and a file like /etc/os-release."""
+    """Returns a folder like /etc/apt and a file like /etc/os-release."""
     (folder / "sources.list.d").mkdir()
     (folder / "sources.list").write_text(files.get("lines", ""))
     (folder / "sources.list.d" / "system.sources").write_text(files.get("paragraphs", ""))
@@ -128,7 +128,7 @@ def test_another_architecture_is_of_an_empty_system(
 
 
 def hosts_of_registries() -> set[str]:
-    """The hosts that this machine's own package clients ask."""
+    """Returns the host names that this machine's package clients use."""
     from pip._internal.models.index import PyPI
 
     uris = [PyPI.simple_url, *(source.uri for source in archive.sources())]

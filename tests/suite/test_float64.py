@@ -50,7 +50,7 @@ def test_there_are_cases() -> None:
 
 
 def _early(shape: Sequence[int], kind: str) -> bytes:
-    """The operators that ONNX has no tests for, as ONNX Runtime understands them, and a transposed
+    """Returns operators for which ONNX has no tests, as ONNX Runtime defines them, and a transposed
     convolution to an output shape."""
     random = np.random.default_rng(1)
     weights = random.standard_normal((4, 2, 3, 3)).astype(np.float32)

@@ -53,7 +53,7 @@ static int make(thing *one) {
 
 
 def changed(text: str, edits: list[Edit]) -> set[str]:
-    """The lines that edits make."""
+    """Returns the lines after the edits."""
     found = set()
     for edit in edits:
         whole = text[: edit.start] + edit.new + text[edit.end :]

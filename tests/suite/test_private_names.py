@@ -14,7 +14,7 @@ OUTSIDE = ("tests", "conformance", "benchmarks", "tools", "examples")
 
 
 def uses() -> Counter[tuple[str, str]]:
-    """How often each file outside uses each private name of the product."""
+    """Returns how often each file outside of the product uses each of its private names."""
     names = defined(path for room in PRODUCT for path in (ROOT / room).rglob("*.py"))
     files = [path for room in OUTSIDE for path in (ROOT / room).rglob("*.py")]
     return Counter(

@@ -28,7 +28,7 @@ class Lock:
 
 
 def guarded(kind: type, lock: Lock) -> Any:
-    """An empty container of this kind that nobody may use without the lock."""
+    """Returns an empty container that fails when it is used without the lock."""
 
     def checked(name: str) -> Callable[..., Any]:
         own = getattr(kind, name)
@@ -48,7 +48,7 @@ class Value:
 
 
 def watched(one: Any) -> tuple[Any, Lock]:
-    """The table, with a lock and containers that are watched."""
+    """Returns the table, with a lock and containers that watch their use."""
     lock = Lock()
     for name, held in vars(one).items():
         if hasattr(held, "acquire"):

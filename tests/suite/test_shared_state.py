@@ -30,7 +30,7 @@ EXCEPTED = {
 
 
 def modules() -> dict[str, ast.Module]:
-    """The syntax trees of the package by their files' names."""
+    """Returns the syntax trees of the package by file name."""
     paths = [p for folder in ("tflgpu_plugin", "providers") for p in (ROOT / folder).rglob("*.py")]
     return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in sorted(paths)}
 
@@ -49,7 +49,7 @@ def is_container(value: ast.expr | None) -> bool:
 
 
 def containers(body: list[ast.stmt]) -> Iterator[str]:
-    """Names of mutable containers that these statements make."""
+    """Returns the names of mutable containers that these statements create."""
     for statement in body:
         if isinstance(statement, (ast.If, ast.Try)):
             yield from containers([*statement.body, *statement.orelse])
@@ -61,7 +61,8 @@ def containers(body: list[ast.stmt]) -> Iterator[str]:
 
 
 def changed(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Names in capitals that this module changes, also those of other modules, and where."""
+    """Returns constants (names in capitals) that this module modifies, also those of other modules,
+    and where."""
     for node in ast.walk(tree):
         found: ast.expr | None = None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -76,7 +77,7 @@ def changed(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def problems(file: str, tree: ast.Module) -> Iterator[str]:
-    """Sentences about state of this module that threads could change under each other."""
+    """Returns sentences about state of this module that threads could change at the same time."""
     for name in containers(tree.body):
         if not (name.strip("_").isupper() or name == "__all__" or f"{file}:{name}" in EXCEPTED):
             yield f"{file}: {name} is a mutable container; make it a class of registry"

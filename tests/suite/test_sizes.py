@@ -25,7 +25,7 @@ def files(*kinds: str) -> Iterator[Path]:
 
 
 def functions() -> Iterator[tuple[str, Function]]:
-    """Every function of the product, by its file and its name."""
+    """Returns every function of the product by file and name."""
     for path in files(".py"):
         file = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
@@ -34,7 +34,7 @@ def functions() -> Iterator[tuple[str, Function]]:
 
 
 def parameters(function: Function) -> int:
-    """How many parameters a caller may give; a method's own object is none."""
+    """Returns how many parameters a caller may pass, not counting `self`."""
     given = function.args
     named = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     extra = (given.vararg, given.kwarg)

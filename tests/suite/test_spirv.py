@@ -23,8 +23,8 @@ def words(*instructions: tuple[int, ...]) -> bytes:
 
 
 def counting(first: int, bound: int, *inside: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """From a block on: for (k = 0; k < bound; k++) { inside }; ends in the block `first` + 4. Names
-    from `first` on are its own."""
+    """Returns SPIR-V from a block on for: for (k = 0; k < bound; k++) { inside }, which ends in
+    block `first` + 4. It uses ids from `first` on."""
     head, body, more, test, after, k, held, moved = range(first, first + 8)
     return [
         (62, k, ZERO), (249, head), (248, head), (61, UINT, held, k),
@@ -35,8 +35,9 @@ def counting(first: int, bound: int, *inside: tuple[int, ...]) -> list[tuple[int
 
 
 def shader() -> bytes:
-    """`pushed.count - 1` rounds of: `SPEC` rounds of a fused product of four numbers, and a call of
-    two rounds of a product and a sum; none where the group is at 0."""
+    """Returns a shader with `pushed.count - 1` iterations of: `SPEC` iterations of a fused product
+    of four numbers, and a call of a function with two iterations of a product and a sum; none where
+    the workgroup's id is 0."""
     count, counter, inner_counter, counter2 = 90, 155, 165, 305
     call = (57, VOID, 91, INNER)
     fused = (12, VEC4, 92, GLSL, 50, 93, 93, 93)
@@ -79,8 +80,8 @@ def test_the_group_in_the_middle_is_followed() -> None:
 
 
 def uniform_shader() -> bytes:
-    """`rounds of: uniforms.second[1].y` products; the block is a number and two vectors 16 bytes
-    apart from byte 16, in set 1 at binding 2."""
+    """Returns a shader with `uniforms.second[1].y` iterations of products; its uniform block, in
+    set 1 at binding 2, has a number and, from byte 16 on, two vectors 16 bytes apart."""
     counter, pair, array, two, second = 155, 60, 61, 62, 63
     return words(
         (11, GLSL, 0), (15, 5, MAIN, 0), (16, MAIN, 17, 8, 4, 1),

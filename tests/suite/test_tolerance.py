@@ -23,7 +23,8 @@ EXACT = Bound(0.0, 0.0)
 
 
 def around(values: Array, accuracy: str, moved: float = 0.0, terms: int = 1) -> Bound:
-    """The bound of a class; every value moves by so much when inputs are rounded."""
+    """Returns the bound of a class of outputs whose values all change by so much when inputs are
+    rounded."""
     wide = values.astype(np.float64)
     return bound(accuracy, wide, np.full(wide.shape, moved), terms)
 

@@ -38,8 +38,8 @@ def compare(session: Any, original: Path, expected: Any = None) -> list[Any]:
 
 
 def by_session(folder: Path) -> list[Any]:
-    """Compiles while a session is made: embedded, beside, and beside with the host's own choice of
-    a path; returns its outputs."""
+    """Compiles a model while a session is created (embedded, with an external file, or with the
+    host's choice of a path); returns the outputs."""
     original, outputs = folder / "model.onnx", None
     for mode, name in (("1", "embedded"), ("0", "beside"), ("0", "")):
         path = {"ep__context_file_path": str(folder / f"{name}_ctx.onnx")} if name else {}

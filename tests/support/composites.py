@@ -18,8 +18,8 @@ def absolute(model: Model, given: int) -> int:
 
 
 def model(shape: Sequence[int], inside: Adds, after: Adds = absolute) -> bytes:
-    """y = after(composite(exp(x))) for x of this shape, which the model also says of the composite;
-    `inside` adds the nodes of that to a graph of their own and returns their result."""
+    """Returns y = after(composite(exp(x))) for x of this shape, which the model also states for the
+    composite; `inside` adds nodes to the composite's own graph and returns their result."""
     outer, inner = Model(), Model()
     powers = outer.op("EXP", [outer.input("x", shape)], shape=shape)
     outer.output(after(outer, outer.op("STABLEHLO_COMPOSITE", [powers], shape=shape)))

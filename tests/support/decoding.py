@@ -26,12 +26,12 @@ class Side:
         self.cache = [*cache]
 
     def step(self, ids: Array, mask: Array) -> Array:
-        """The logits of these tokens; the cache is what it is after them."""
+        """Returns the logits of these tokens and updates the cache."""
         logits, *self.cache = self.session.run(None, decoders.fed(ids, mask, self.cache))
         return np.asarray(logits)
 
     def arrays(self) -> list[Array]:
-        """The cache."""
+        """Returns the arrays of the cache."""
         return self.cache
 
     def keep(self, length: int) -> None:
@@ -104,7 +104,7 @@ class Pair:
 
     @property
     def length(self) -> int:
-        """How many tokens are in the cache."""
+        """Returns the number of tokens in the cache."""
         return self.seen.shape[1]
 
     def begin(self, batch: int, cache: Sequence[Array]) -> None:
@@ -150,13 +150,14 @@ def pair(
     size: decoders.Size,
     side: Callable[[Any], Side] = Side,
 ) -> Pair:
-    """The decoder that this writes; `side` makes ours of a session."""
+    """Returns a decoder, written by this function, on both providers; `side` creates ours from a
+    session."""
     data = write(size)
     return Pair(side(session(data)), Side(cpu(data)), size.words)
 
 
 def half_pair(write: Callable[[decoders.Size], bytes], size: decoders.Size) -> Pair:
-    """Ours in float16, which the CPU computes in float32."""
+    """Returns a float16 decoder on our provider; the CPU computes it in float32."""
     import onnx
     from onnxruntime.transformers.float16 import convert_float_to_float16
 

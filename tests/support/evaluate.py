@@ -21,7 +21,7 @@ def evaluate(graph: Graph, values: Mapping[int, Array]) -> dict[int, Array]:
 
 
 def _pool(node: Node, given: list[Any]) -> Array:
-    """Stands for an op that needs its layout."""
+    """Returns max pooling: a stand-in for an op that needs its layout."""
     (x,) = given
     return np.maximum(x, np.roll(x, 1, axis=min(1, x.ndim - 1)))
 

@@ -193,7 +193,7 @@ class Host:
         return self.said[-1] if failed else ""
 
     def fetch(self, k: int, handle: int | None = None) -> str:
-        """Copies a tensor's bytes from the device."""
+        """Copies a tensor's bytes from the device; returns the host's status."""
         tensor = native.ffi.addressof(self.tensors, k)
         handle = tensor.handle if handle is None else handle
         before = len(self.said)

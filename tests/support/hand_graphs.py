@@ -19,7 +19,8 @@ EVEN = Quantization((0.05,), (10,), rounding="even")
 
 
 def normalized_image() -> Graph:
-    """Normalizes more values than one launch takes, channels first: variances about the mean."""
+    """Returns a graph that normalizes images in NCHW with more values than one launch takes, with
+    variances about the mean."""
     n = Net()
     x = n.turn(n.input((1, 3, 130, 130)), LAST)
     y = n.op("instance_normalization", x, n.drawn(3), n.drawn(3), epsilon=1e-3)
@@ -35,7 +36,8 @@ def normalized_between_layers() -> Graph:
 
 
 def added_picture() -> Graph:
-    """A constant that has to lie as what it is added to."""
+    """Returns a graph with a constant that must have the layout of the tensor to which it is
+    added."""
     n = Net()
     x = n.op("max_pool_2d", n.turn(n.input((1, 3, 7, 7)), LAST), window=(2, 2),
              strides=(1, 1), padding="valid", activation="none")  # fmt: skip
@@ -45,7 +47,7 @@ def added_picture() -> Graph:
 
 
 def means_of_turned() -> Graph:
-    """Reductions of one and several axes, kept and not."""
+    """Returns a graph of reductions over one and several axes, with and without keeping them."""
     n = Net()
     x = n.turn(n.op("relu", n.input((2, 5, 6, 4))), FIRST)
     kept = n.op("reduce_max", x, n.ints(-1), keep_dims=True)
@@ -100,7 +102,7 @@ def padded_layer() -> Graph:
 
 
 def branches() -> Graph:
-    """Two layers of one tensor, with other activations."""
+    """Returns a graph of two layers of one tensor, with different activations."""
     n = Net()
     x = n.op("relu", n.input((1, 5, 5, 6)))
     a, b = (n.conv(x, count, activation="relu") for count in (8, 6))
@@ -110,7 +112,7 @@ def branches() -> Graph:
 
 
 def excited(side: int = 5) -> Graph:
-    """Squeeze and excitation, and what its gates are multiplied into."""
+    """Returns a graph of squeeze-and-excitation, and the product with its gates."""
     n = Net()
     x = n.conv(n.input((1, side, side, 12)), 12)
     means = n.op("mean", x, n.ints(1, 2), keep_dims=True)
@@ -125,7 +127,7 @@ def limits_of_layers() -> Graph:
 
 
 def nothing_beside() -> Graph:
-    """A part without elements, and a result that has none."""
+    """Returns a graph with a part without elements, and a result without elements."""
     n = Net()
     x, none = n.input((0, 4)), n.input((2, 4))
     y = n.binary("sub", n.op("relu", x), n.number(2.0))
@@ -153,7 +155,7 @@ def gated() -> Graph:
 
 
 def squares_of_an_image() -> Graph:
-    """The mean of squared differences from a value per channel."""
+    """Returns a graph of the mean of squared differences from a value per channel."""
     n = Net()
     x = n.input((1, 9, 7, 6))
     mean = n.op("mean", x, n.ints(1, 2), keep_dims=True)
@@ -190,7 +192,7 @@ def _product(n: Net, heads: tuple[int, ...], length: int, depth: int) -> list[in
 
 
 def attended() -> Graph:
-    """With a factor and a mask."""
+    """Returns a graph of attention with a factor and a mask."""
     n = Net()
     q, k, v = (n.turn(n.reshape(n.input((2, 5, 16)), 2, 5, 4, 4), (0, 2, 1, 3)) for _ in range(3))
     scores = n.binary("mul", n.op("matmul", q, k, transpose_b=True), n.number(0.5))
@@ -200,7 +202,7 @@ def attended() -> Graph:
 
 
 def layers_of_attention() -> Graph:
-    """Queries, keys and values with biases."""
+    """Returns a graph of layers for queries, keys and values, with biases."""
     n = Net()
     x = n.input((1, 5, 12))
     q, k, v = (n.dense(x, 16) for _ in range(3))
@@ -217,7 +219,7 @@ def rotated() -> Graph:
 
 
 def rotated_together() -> Graph:
-    """Queries and keys of one product, by the same angles."""
+    """Returns a graph of queries and keys from one product, rotated by the same angles."""
     n = Net()
     q, k, v = _product(n, (4, 2, 2), 5, 8)
     angles = n.input((1, 1, 5, 8)), n.input((1, 1, 5, 8))
@@ -229,7 +231,7 @@ def rotated_together() -> Graph:
 
 
 def _levels(n: Net, *shape: int, axis: int | None = 0) -> int:
-    """A constant of 8 bits, with a scale per output or one."""
+    """Returns an 8-bit constant with a scale per output, or with a single one."""
     scales = n.random.uniform(0.01, 0.03, shape[axis] if axis is not None else 1)
     held = Quantization(tuple(float(s) for s in scales), (0,) * len(scales), axis or 0)
     data = n.random.integers(-100, 128, shape).astype(np.int8)
@@ -254,7 +256,7 @@ def quantized_layer(activation: str = "relu6", axis: int | None = 0) -> Graph:
 
 
 def quantized_functions() -> Graph:
-    """Each by its own steps in integers."""
+    """Returns a graph of quantized functions, each with its own integer arithmetic."""
     n = Net()
     x = n.input((1, 5, 5, 4), dtype="i8", quantization=STORED)
     made = Tensor("", (), "i8", None, Quantization((0.07,), (-5,)))
@@ -284,7 +286,8 @@ def weights_in_16_bits() -> Graph:
 
 
 def between_levels(op: str = "relu6") -> Graph:
-    """A layer between a dequantize and a quantize, and what moves its result."""
+    """Returns a graph of a layer between a dequantize and a quantize, and data movement of its
+    result."""
     n = Net()
     stored = Tensor("", (), "u8", None, Quantization((0.04,), (9,), rounding="even"))
     x = n.op("quantize", n.input((1, 6, 6, 4)), made=stored)
@@ -302,7 +305,7 @@ def whole_numbers_and_back() -> Graph:
 
 
 def truth_of_whole_numbers(between: str = "bool") -> Graph:
-    """A type in between that does not hold every number."""
+    """Returns a graph with an intermediate type that cannot hold every number."""
     n = Net()
     x = n.input((2, 3, 4), dtype="u8", quantization=NUMBERS)
     held = NUMBERS if between == "i8" else None
@@ -310,7 +313,7 @@ def truth_of_whole_numbers(between: str = "bool") -> Graph:
 
 
 def padded_between_levels() -> Graph:
-    """Zeros around a quantized image are the zero point."""
+    """Returns a graph that pads a quantized image with its zero point."""
     n = Net()
     stored = Tensor("", (), "i8", None, STORED)
     x = n.input((1, 6, 6, 4), dtype="i8", quantization=STORED)
@@ -323,7 +326,8 @@ def padded_between_levels() -> Graph:
 
 
 def turned_levels() -> Graph:
-    """Quantized layers between turns, with a constant that lies as the result does."""
+    """Returns a graph of quantized layers between transposes, and a constant in the layout of the
+    result."""
     n = Net()
     stored = Tensor("", (), "i8", None, STORED)
     other = Tensor("", (), "i8", None, Quantization((0.08,), (-3,)))

@@ -20,7 +20,7 @@ def node(
     number: int, op: str, inputs: Sequence[int | None], outputs: Sequence[int],
     attributes: Mapping[str, Any] | None = None, refusal: Refusal | None = None,
 ) -> HostNode:  # fmt: skip
-    """A node of a host that has numbers for its tensors."""
+    """Returns a node of a host whose tensors have numbers."""
     keys = tuple(None if t is None else str(t) for t in inputs)
     return HostNode(number, op, "", 1, op, keys, tuple(map(str, outputs)),
                     attributes=attributes or {}, refusal=refusal)  # fmt: skip
@@ -30,8 +30,8 @@ def model(
     given: Sequence[Tensor], nodes: Sequence[HostNode], loose: Collection[int] = (),
     dense: Mapping[int, Callable[[], Array]] | None = None,
 ) -> HostModel:  # fmt: skip
-    """Tensor k is the k-th; the shapes of `loose` ones are open, and those that values decide are
-    not stated."""
+    """Returns a model in which tensor k is the k-th; the shapes of `loose` tensors are open, and
+    shapes that depend on values are not stated."""
     raw = [_raw(one) for one in nodes]
     unknown = decided(raw, dict(enumerate(given)))
     values = {}
@@ -47,7 +47,7 @@ def model(
 
 
 def imported(made: HostModel, shapes: Mapping[int, Shape] | None = None) -> Imported:
-    """The model as the TFLite frontend imports it; open extents are those of `shapes`."""
+    """Returns the model as the TFLite frontend imports it; `shapes` gives its open extents."""
     symbols = {f"{k} {axis}": n for k, s in (shapes or {}).items() for axis, n in enumerate(s)}
     return import_(made, TABLE, Facts(symbols=symbols))
 

@@ -11,7 +11,7 @@ INSTALLED = {"providers": "tflgpu_plugin.providers"}  # folders that install und
 
 
 def modules(root: Path, tops: Iterable[str]) -> dict[str, Path]:
-    """The Python files under these folders by the names of their modules."""
+    """Returns the Python files in these folders, by module name."""
     found = {}
     for top in tops:
         for path in sorted((root / top).rglob("*.py")):
@@ -22,8 +22,8 @@ def modules(root: Path, tops: Iterable[str]) -> dict[str, Path]:
 
 
 def imports(found: Mapping[str, Path]) -> Imports:
-    """The modules among `found` that each of them imports: when it is imported, in functions, and
-    for types alone. A package that a module is in does not count as imported by it."""
+    """Returns for each module the modules among `found` that it imports: at its import, in
+    functions, or for types alone. Packages that contain a module do not count as imported by it."""
     return {
         name: {known for target in _named(name, path) if (known := _module(target, found))} - {name}
         for name, path in found.items()
@@ -31,7 +31,7 @@ def imports(found: Mapping[str, Path]) -> Imports:
 
 
 def _named(name: str, path: Path) -> Iterator[str]:
-    """The full names in all import statements of a module, whether these are of modules or not."""
+    """Returns the full names in all import statements of a module, modules or not."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -43,14 +43,15 @@ def _named(name: str, path: Path) -> Iterator[str]:
 
 
 def _module(target: str, found: Mapping[str, Path]) -> str:
-    """The innermost module that a name is or is in; "" for one of another project."""
+    """Returns the innermost module that is, or contains, this name; "" for one of another
+    project."""
     while target and target not in found:
         target = target.rpartition(".")[0]
     return target
 
 
 def circles(graph: Imports) -> list[set[str]]:
-    """The largest sets of modules that import each other, directly or not."""
+    """Returns the largest sets of modules that import each other, directly or indirectly."""
     reached = {name: _reached(name, graph) for name in graph}
     found: list[set[str]] = []
     for name in graph:

@@ -18,7 +18,7 @@ beside = "reference"  # the kernels of what is left to the CPU; the fixture `res
 
 
 def gpu(model: bytes, host: str, kernels: str | None = None, **options: Any) -> tuple[Any, Any]:
-    """(allocated interpreter, its delegate)."""
+    """Returns (an allocated interpreter, its delegate)."""
     made = delegate(host, **options)
     interpreter = hosts.interpreter(model, host, kernels or beside, experimental_delegates=[made])
     interpreter.allocate_tensors()
@@ -51,5 +51,5 @@ def same(
 
 
 def places(made: Any) -> dict[str, str]:
-    """Where each node is, by its name."""
+    """Returns where each node is, by its name."""
     return {node.name: node.where for node in tflgpu_plugin.report(made).nodes}

@@ -14,17 +14,17 @@ from tflgpu_plugin.options import parse
 
 
 def imported(graph: Graph) -> Imported:
-    """A graph of a host without operators of its own."""
+    """Returns the import of a graph of a host without operators of its own."""
     return Imported(model=HostModel((), {}, ()), table=Table({}), graph=graph)
 
 
 def claimed(graph: Graph, options: Mapping[str, object] | None = None) -> engine.Claim:
-    """The graph as it is claimed with these options of a user."""
+    """Returns the graph as it is claimed with these options of a user."""
     return engine.claim(judged(imported(graph), engine.judge(parse(options))))
 
 
 def resized(graph: Graph, shapes: Sequence[Shape]) -> Graph:
-    """The graph for inputs of these shapes."""
+    """Returns the graph for inputs of these shapes."""
     tensors = dict(graph.tensors)
     for index, shape in zip(graph.inputs, shapes, strict=True):
         tensors[index] = replace(tensors[index], shape=shape)

@@ -107,7 +107,8 @@ def resident() -> int:
 
 
 def measure(kind: str, path: str, small: str, gpu: bool) -> dict[str, Any]:
-    """Measures the memory of the large model once everything has been loaded for a small one."""
+    """Returns the memory that the large model needs, measured after everything has been loaded for
+    a small one."""
     ready: Ready = _interpreter if kind in TFLITE else _session
     ready(small, gpu)(np.zeros((1, 64), np.float32))
     before, peak, ended = resident(), [0], threading.Event()

@@ -50,7 +50,7 @@ def weights(blocks: int, inputs: int = INPUTS, seed: int = 1) -> Array:
 
 
 def blocks(data: Array, order: str, wanted: str) -> Array:
-    """Rows of blocks in another order."""
+    """Adds a reordering of blocks of rows."""
     parts = dict(zip(order, np.split(data, len(order)), strict=True))
     return np.concatenate([parts[name] for name in wanted])
 
@@ -80,7 +80,7 @@ class Loop:
         self.every = every
 
     def listed(self, h: int) -> int:
-        """The list with a row put in, or the row."""
+        """Adds nodes that insert a row into the list, or returns the row."""
         g = self.graph
         row = g.op("reshape", h, None, shape=(1, *self.one))
         if not self.every:
@@ -94,7 +94,7 @@ class Loop:
         return g.op("concat", low, row, high, axis=0)
 
     def finish(self, *states: int) -> Loop:
-        """Give back the counter, the list, these states and the sequence."""
+        """Ends the body with the counter, the list, these states and the sequence as results."""
         self.graph.outputs = [self.more, self.listed(states[0]), *states, self.sequence]
         return self
 
@@ -111,7 +111,7 @@ def rnn(every: bool = True, batch: int = BATCH, activation: str = "tanh", **more
 
 
 def lstm(order: str = "ifco", every: bool = True) -> Loop:
-    """With biases."""
+    """Adds the gates of an LSTM with biases."""
     loop = Loop(2, every)
     g, (h, c) = loop.graph, loop.states
     z = g.op("add", g.dense(loop.row, weights(4)), g.dense(h, weights(4, UNITS, 2)))

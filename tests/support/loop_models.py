@@ -15,7 +15,7 @@ FIRST_BODY = 1  # number of the first graph after the model's own
 
 
 def packed(main: Model, *others: Model) -> bytes:
-    """The model with further graphs, from number 1 on."""
+    """Returns the model with further graphs, from number 1 on."""
     whole = main.unpacked()
     for other in others:
         append_subgraph(whole, other.unpacked())
@@ -25,7 +25,7 @@ def packed(main: Model, *others: Model) -> bytes:
 
 
 def dense(model: Model, x: int, weights: Any, name: str = "") -> int:
-    """A product with weights [outputs, inputs] and without a bias, of one row."""
+    """Adds a product of one row with weights [outputs, inputs], without a bias."""
     options = {"fusedActivationFunction": "NONE"}
     reads = [x, model.constant(weights), None]
     shape = (1, weights.shape[0])
@@ -34,7 +34,7 @@ def dense(model: Model, x: int, weights: Any, name: str = "") -> int:
 
 
 def _layer(units: int, counter: bool) -> Model:
-    """A graph that makes tanh(dense(x)), and counts if there is a counter."""
+    """Returns a graph that computes tanh(dense(x)) and increments a counter, if there is one."""
     graph, shape = Model(), (1, units)
     if counter:
         _count(graph)
@@ -51,21 +51,22 @@ def _count(graph: Model) -> None:
 
 
 def _either(graph: Model, x: int, units: int, number: int) -> int:
-    """An IF, both of whose branches are this graph."""
+    """Adds an IF whose branches are both this graph."""
     named = {"thenSubgraphIndex": number, "elseSubgraphIndex": number}
     reads = [graph.constant(np.array(True)), x]
     return graph.op("IF", reads, "IfOptions", named, shape=(1, units))
 
 
 def branching(units: int) -> bytes:
-    """y = tanh(dense(x)) in an IF."""
+    """Returns a model of y = tanh(dense(x)) in an IF."""
     main = Model()
     main.output(_either(main, main.input("x", (1, units)), units, FIRST_BODY))
     return packed(main, _layer(units, False))
 
 
 def around(units: int, branch: bool = False) -> bytes:
-    """y = tanh(dense(x)), twice over, in a WHILE; with `branch`, in an IF in its body."""
+    """Returns a model of y = tanh(dense(x)), applied twice, in a WHILE; with `branch`, in an IF in
+    its body."""
     shape, inner = (1, units), _layer(units, False)
     body = Model() if branch else _layer(units, True)
     if branch:
@@ -85,7 +86,7 @@ def around(units: int, branch: bool = False) -> bytes:
 
 
 def nested(units: int) -> bytes:
-    """A layer, a loop whose body has a loop, and another layer."""
+    """Returns a model of a layer, a loop whose body contains a loop, and another layer."""
     shape, own = (1, units), np.ones((units, units), np.float32) / units
     main, condition, body = Model(), Model(), Model()
     zero = main.constant(np.array(0, np.int32))

@@ -159,5 +159,5 @@ class ShapedNet(Net):
         return self.op("conv_2d", x, weights, None, shape=shape, **given)
 
     def pool(self, x: int) -> int:
-        """In the layout [N, C, H, W], with the turns that a reader puts around."""
+        """Adds a pool in the layout [N, C, H, W], with the transposes that an importer adds."""
         return self.turn(self.same("pool", self.turn(x, LAST)), FIRST)

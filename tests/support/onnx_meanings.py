@@ -20,7 +20,7 @@ def values(*shape: int) -> Array:
 
 def built(nodes: Nodes, feeds: Mapping[str, Array], held: Mapping[str, Array],
           outputs: Sequence[str]) -> bytes:  # fmt: skip
-    """A model; operators of onnxruntime's own are those of no definition of ONNX."""
+    """Returns a model; operators that ONNX does not define are those of onnxruntime."""
     from onnx import defs, helper, numpy_helper
 
     made = [
@@ -55,5 +55,5 @@ def check(nodes: Nodes, means: Nodes, feeds: Mapping[str, Array], held: Mapping[
 
 
 def _as(kind: type[np.floating[Any]], x: Array) -> Array:
-    """Floats of this type, and integers as they are."""
+    """Returns floats converted to this type, and integers unchanged."""
     return x.astype(kind) if x.dtype.kind == "f" else x

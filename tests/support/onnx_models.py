@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(7)
 
 
 def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> Any:
-    """A node of the model."""
+    """Returns a node of the model."""
     from onnx import helper
 
     return helper.make_node(op, inputs, outputs, **attributes)
@@ -31,8 +31,8 @@ def model(
     opset: int = 17,
     kinds: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """A model of float32 inputs and outputs, or of other `kinds` (numpy dtypes) for these; a shape
-    may hold names, and None means unknown."""
+    """Returns a model whose inputs and outputs are float32 or have the numpy dtypes in `kinds`; a
+    shape may contain names, and None means unknown."""
     from onnx import helper, numpy_helper
 
     def info(name: str, shape: Shape | None) -> Any:
@@ -51,14 +51,14 @@ def model(
 
 
 def add_relu(shape: Shape = (2, 3, 5)) -> bytes:
-    """y = relu(x + c)."""
+    """Returns a model of y = relu(x + c)."""
     nodes = [node("Add", ["x", "c"], ["a"]), node("Relu", ["a"], ["y"])]
     constant = np.linspace(-1, 1, 5).astype(np.float32)
     return model(nodes, {"x": shape}, {"y": shape}, {"c": constant})
 
 
 def convolutions() -> bytes:
-    """A small network whose layers need every kind of transpose."""
+    """Returns a small network whose layers need every kind of transpose."""
     chance = np.random.default_rng(7)
 
     def random(*shape: int) -> Array:
@@ -84,34 +84,34 @@ def convolutions() -> bytes:
 
 
 def session(data: bytes, *, optimize: bool = True, **options: Any) -> Any:
-    """A session on our provider that does not fall back."""
+    """Returns a session on our provider without fallback to the CPU."""
     return onnx.opened(data, quiet(optimize), options)
 
 
 def values(*shape: int) -> Array:
-    """Random values, others with each call."""
+    """Returns random values, different ones in each call."""
     return RANDOM.uniform(-1, 1, shape).astype(np.float32)
 
 
 def places(session: Any) -> dict[str, str]:
-    """Where each node is, by its operator."""
+    """Returns where each node is, by its operator."""
     import tflgpu_plugin
 
     return {node.op: node.where for node in tflgpu_plugin.report(session).nodes}
 
 
 def cpu(data: bytes, optimize: bool = True) -> Any:
-    """A session on the CPU provider."""
+    """Returns a session on the CPU provider."""
     return onnx.opened(data, quiet(optimize))
 
 
 def quiet(optimize: bool = True, **entries: str) -> Any:
-    """Session options that log nothing but fatal errors."""
+    """Returns session options that log only fatal errors."""
     return onnx.settings(optimize, logs=onnx.FATAL, **entries)
 
 
 def assert_same(data: bytes, feeds: Mapping[str, Array], tolerance: float = 1e-5) -> Any:
-    """Our session gives what the CPU provider gives; returns our session."""
+    """Returns our session, after comparing its results with those of the CPU provider."""
     ours, theirs = session(data), cpu(data)
     compare(ours, theirs, feeds, tolerance)
     return ours

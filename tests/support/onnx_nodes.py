@@ -52,7 +52,7 @@ class Node:
         self.snapshot = Snapshot((node,), values, tuple(n for n in outputs if n))
 
     def but(self, **attributes: Any) -> Node:
-        """The same with other attributes."""
+        """Returns the same with other attributes."""
         made = object.__new__(Node)
         (node,) = self.snapshot.nodes
         made.snapshot = replace(self.snapshot, nodes=(replace(node, attributes=attributes),))
@@ -63,12 +63,12 @@ class Node:
 
     @property
     def reason(self) -> str:
-        """Why it is refused, "" when it is not."""
+        """Returns why it is refused, "" if it is not."""
         return next(iter(self.read().refusals.values()), "")
 
     @property
     def code(self) -> str:
-        """The code of that, "" when it is not refused."""
+        """Returns the code of its refusal, "" if it is not refused."""
         return next((reason.code for reason in self.read().refusals.values()), "")
 
 

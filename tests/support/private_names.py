@@ -52,7 +52,7 @@ def used(code: str, names: set[str]) -> Iterator[str]:
 
 
 def _named(given: object, names: set[str]) -> bool:
-    """One of the names alone: after those of modules it counts as in a program."""
+    """Returns a pattern of the name alone, preceded by module names as in a program."""
     return isinstance(given, str) and given in names
 
 

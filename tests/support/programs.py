@@ -93,16 +93,16 @@ def check(object, sizes=SIZES[:1]):
 
 
 def hosts() -> list[str]:
-    """The hosts that are installed, TFLite's and onnxruntime."""
+    """Returns the installed TFLite hosts, and onnxruntime."""
     needed = ("onnxruntime", "onnx")
     there = all(importlib.util.find_spec(name) for name in needed)
     return tflite_hosts.installed() + ["onnxruntime"] * there
 
 
 def run_program(host: str, code: str, before: str = "", status: int = 0) -> str:
-    """Run `code` with functions of this host: `load`, `made` (what runs MODEL), `run` and
-    `expected` (by a size of the input), `report` and `check`; `before` comes first. Returns
-    what it printed."""
+    """Runs `code` with functions of this host: `load`, `made` (which runs MODEL), `run` and
+    `expected` (by a size of the input), `report` and `check`; `before` is executed first. Returns
+    what it prints."""
     given = {"host": host, "resolver": tflite_hosts.KERNELS["default"]}
     own = _ONNXRUNTIME if host == "onnxruntime" else _TFLITE.format(**given)
     done = run_python(before + _ALL + own + _CHECKS + code, status)

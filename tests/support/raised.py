@@ -24,8 +24,8 @@ AnyCase = Case | NodeCase
 
 @cache
 def raised(value: int) -> dict[str, list[tuple[str, AnyCase]]]:
-    """By family: what has this value now ("CONV_2D strideH of ..."), and the case. For each number
-    of an operator some cases, from all over the list."""
+    """Returns by family the attributes that have this value ("CONV_2D strideH of ..."), each with a
+    case. For each number of an operator there are a few cases from all over the list."""
     found = {}
     for family, cases in all_cases().items():
         by_number: dict[str, list[tuple[str, AnyCase]]] = {}
@@ -41,7 +41,8 @@ def raised(value: int) -> dict[str, list[tuple[str, AnyCase]]]:
 
 
 def graph(case: AnyCase) -> Graph:
-    """The case as a graph of one node. Raises what hosts and shape functions raise of nonsense."""
+    """Returns the case as a graph of one node. Raises whatever hosts and shape functions raise for
+    invalid attributes."""
     return direct.graph(case) if isinstance(case, Case) else node_cases.graph(case)
 
 

@@ -203,7 +203,7 @@ class _Step:
                                   shapes=[self.loop.one] * count)  # fmt: skip
 
     def _cuts(self, x: int, count: int) -> list[int]:
-        """The same by strided slices."""
+        """Adds the same by strided slices."""
         found, units = [], self.loop.units
         for k in range(count):
             ends = [self.body.constant(np.array([0, n * units], np.int32)) for n in (k, k + 1)]

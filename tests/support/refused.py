@@ -18,7 +18,7 @@ def code(reason: str | None) -> str | None:
 
 @contextmanager
 def refused(wanted: str) -> Iterator[pytest.ExceptionInfo[Unsupported | BuildError]]:
-    """A node is refused meanwhile, by a refusal of this code."""
+    """Asserts that the block refuses a node, with this code."""
     with pytest.raises((Unsupported, BuildError)) as caught:
         yield caught
     assert caught.value.sentence.code == wanted, caught.value

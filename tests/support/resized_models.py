@@ -11,8 +11,8 @@ CONV = {"padding": "VALID", "dilationWFactor": 1, "dilationHFactor": 1}
 
 
 def melspectrogram(signature: bool = True) -> bytes:
-    """Samples [1, n] to log bands [1, frames, 32], as front ends of wake words are: with one sample
-    in the file there is no frame."""
+    """Returns a model from samples [1, n] to logarithmic bands [1, frames, 32], like front ends of
+    wake-word models; for the one sample in the file there is no frame."""
     model, random = Model(), np.random.default_rng(3)
     x = model.input("samples", (1, 1), signature=(1, -1) if signature else None)
     shape = model.constant(np.array([1, 1, -1, 1], np.int32))
@@ -42,8 +42,8 @@ def melspectrogram(signature: bool = True) -> bytes:
 
 
 def pictures() -> bytes:
-    """A picture of any size. Where "tanh" is left to the CPU, what is between pays for a picture,
-    and not for one pixel, which is what the file has."""
+    """Returns a model for images of any size. If "tanh" is left to the CPU, the nodes between are
+    worth a partition for an image, but not for the one pixel in the file."""
     model, random = Model(), np.random.default_rng(4)
     y = model.input("picture", (1, 1, 1, 8), signature=(1, -1, -1, 8))
     options = {**CONV, "padding": "SAME", "strideW": 1, "strideH": 1}
@@ -59,7 +59,8 @@ def pictures() -> bytes:
 
 
 def mirrored() -> bytes:
-    """A picture of any size with mirrored edges; one pixel has none."""
+    """Returns a model for images of any size with mirrored edges, which a single pixel cannot
+    have."""
     model = Model()
     x = model.input("picture", (1, 1, 1, 4), signature=(1, -1, -1, 4))
     padding = model.constant(np.array([(0, 0), (2, 2), (2, 2), (0, 0)], np.int32))
@@ -70,7 +71,7 @@ def mirrored() -> bytes:
 
 
 def pooled(size: int) -> bytes:
-    """A picture of any size, `size` in the file, through three nodes."""
+    """Returns a model of three nodes for images of any size (`size` in the file)."""
     model, shape = Model(), (1, size, size, 4)
     x = model.input("picture", shape, signature=(1, -1, -1, 4))
     y = model.op("RELU", [x], shape=shape, name="first")
@@ -81,7 +82,7 @@ def pooled(size: int) -> bytes:
 
 
 def reduced(window: int) -> bytes:
-    """A picture of any size, one number per square of this size."""
+    """Returns a model for images of any size that gives one number per square of this size."""
     model = Model()
     x = model.input("picture", (1, 1, 1, 4), signature=(1, -1, -1, 4))
     options = {"padding": "VALID", "strideW": window, "strideH": window,

@@ -57,8 +57,8 @@ class NotThere(RuntimeError):
 
 
 def preloaded(checks: Checks) -> str:
-    """The checks' own library, which has to be there before all others, and the one of C++, whose
-    exceptions it watches. Raises NotThere."""
+    """Returns the libraries to preload: the runtime of the sanitizer, which must come first, and
+    that of C++, whose exceptions it intercepts. Raises NotThere."""
     compiler, found = shutil.which("cc"), []
     for name in (checks.runtime, "libstdc++.so.6") if compiler else ():
         said = subprocess.run([compiler or "", f"-print-file-name={name}"], capture_output=True)
@@ -84,7 +84,8 @@ def _declare(made: Path, headers: list[Path]) -> None:
 
 
 def environment(folder: Path, checks: Checks) -> dict[str, str]:
-    """Variables of a process that loads what `build` has made; reports go to `folder/log*`."""
+    """Returns the environment of a process that loads the library that `build` has made; reports go
+    to `folder/log*`."""
     meant = folder / "meant"
     meant.write_text(checks.meant)
     more = f"log_path={folder / 'log'}"
@@ -95,8 +96,8 @@ def environment(folder: Path, checks: Checks) -> dict[str, str]:
 
 
 def reports(folder: Path) -> tuple[list[str], list[str]]:
-    """Splits reports into those on our code and those on other libraries, by the first place of a
-    stack that is not of the checks themselves."""
+    """Returns the reports about our code and those about other libraries, by the first frame of a
+    stack outside of the sanitizer."""
     ours, others = list[str](), list[str]()
     for path in sorted(folder.glob("log*")):
         for text in re.split(r"^=+$", path.read_text(errors="replace"), flags=re.MULTILINE):

@@ -43,7 +43,7 @@ class Kernel:
 
 
 def lint(wgsl: str, max_sites: int = MAX_SITES) -> list[str]:
-    """Sentences about what is wrong with a kernel; empty when nothing is."""
+    """Returns sentences about what is wrong with a kernel; an empty list if nothing is."""
     kernel = parse(wgsl)
     problems = [sentence for rule in RULES for sentence in rule(kernel)]
     count = sites(kernel)
@@ -55,14 +55,15 @@ def lint(wgsl: str, max_sites: int = MAX_SITES) -> list[str]:
 
 
 def parse(wgsl: str) -> Kernel:
-    """Split WGSL into functions. Raises ValueError when braces do not match."""
+    """Splits WGSL into functions. Raises ValueError if braces do not match."""
     text = re.sub(r"//[^\n]*", "", wgsl)
     values = {m[1]: float(m[2]) for m in re.finditer(r"\bconst\s+(\w+)[^=;]*=\s*([\d.]+)", text)}
     return Kernel(text, dict(_functions(text)), values)
 
 
 def sites(kernel: Kernel) -> int:
-    """How often the kernel's text loads or stores memory, the accessors' own definitions aside."""
+    """Returns how often the text of a kernel loads or stores memory, apart from the definitions of
+    accessors."""
     return sum(
         len(_SITE.findall(body))
         for name, body in kernel.functions.items()
@@ -80,7 +81,8 @@ def _functions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def loops_with_literal_counts(kernel: Kernel) -> Iterator[str]:
-    """A literal trip count is unrolled by drivers: compile time grows with it."""
+    """Yields a message for each loop with a literal bound: drivers unroll such loops, and compile
+    time grows with the bound."""
     for header in _FOR.finditer(kernel.text):
         for side in re.split(r"<=?|>=?|!=", header[2]):
             literal = _INTEGER.match(side.strip())
@@ -89,7 +91,8 @@ def loops_with_literal_counts(kernel: Kernel) -> Iterator[str]:
 
 
 def workgroup_size(kernel: Kernel) -> Iterator[str]:
-    """At most 256 invocations, which WebGPU promises everywhere, and groups of 8 lanes along x."""
+    """Yields a message for each workgroup size above 256 invocations, which not every adapter
+    supports, or that is no multiple of 8 along x."""
     for found in re.finditer(r"@workgroup_size\(([^)]*)\)", kernel.text):
         sizes = [_value(part.strip(), kernel) for part in found[1].split(",") if part.strip()]
         if None in sizes:
@@ -108,22 +111,24 @@ def _value(text: str, kernel: Kernel) -> float | None:
 
 
 def storage_bindings(kernel: Kernel) -> Iterator[str]:
-    """WebGPU promises 8 storage buffers per stage."""
+    """Yields a message if a kernel binds more than 8 storage buffers, the number that WebGPU
+    guarantees."""
     count = len(re.findall(r"\bvar<storage", kernel.text))
     if count > MAX_STORAGE:
         yield f"{count} storage buffers are bound, more than {MAX_STORAGE}"
 
 
 def half_precision(kernel: Kernel) -> Iterator[str]:
-    """tanh, exp and their like are computed in f32: in f16 their errors show."""
+    """Yields a message for each call of tanh, exp or a similar function in f16, where its error
+    would be too large."""
     for statement in re.split(r"[;{}]", kernel.text):
         if _EXACT.search(statement) and _HALF.search(statement):
             yield f"a function of f32 is computed in f16: {' '.join(statement.split())}"
 
 
 def rounded_quotients(kernel: Kernel) -> Iterator[str]:
-    """Devices divide inexactly, so that what rounds to an integer must not be a plain quotient
-    (`units_in`, `nearest_units` and `quotient` of numbers.wgsl are there for that)."""
+    """Yields a message for each plain quotient that is rounded to an integer: devices divide
+    inexactly, so `units_in`, `nearest_units` or `quotient` of numbers.wgsl must be used."""
     for name, body in kernel.functions.items():
         for found in _ROUNDING.finditer(body):
             argument = _LOAD.sub("", _enclosed(body[found.end() :], "()"))
@@ -132,7 +137,7 @@ def rounded_quotients(kernel: Kernel) -> Iterator[str]:
 
 
 def _enclosed(text: str, brackets: str) -> str:
-    """Up to the bracket that closes the first one."""
+    """Returns the text up to the bracket that closes the first one."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter == brackets[0]) - (letter == brackets[1])
@@ -142,7 +147,8 @@ def _enclosed(text: str, brackets: str) -> str:
 
 
 def shuffles_without_return(kernel: Kernel) -> Iterator[str]:
-    """A lane that has returned gives an undefined value to lanes that shuffle."""
+    """Yields a message if lanes may return before others shuffle: values from such lanes are
+    undefined."""
     for name, body in kernel.functions.items():
         uses = [m.end() for m in _SHUFFLE.finditer(body)]
         entry = re.search(rf"@compute[^;{{]*\bfn\s+{name}\b", kernel.text)
@@ -151,7 +157,8 @@ def shuffles_without_return(kernel: Kernel) -> Iterator[str]:
 
 
 def memory_through_accessors(kernel: Kernel) -> Iterator[str]:
-    """Storage types change in the accessors and nowhere else."""
+    """Yields a message for each memory access outside of the accessors, which alone know the
+    storage types."""
     operands = re.findall(r"\bvar<storage[^>]*>\s*(\w+)\s*:", kernel.text)
     for name, body in kernel.functions.items():
         for operand in operands:
@@ -165,7 +172,8 @@ def _allowed(operand: str) -> tuple[str, ...]:
 
 
 def uniform_block(kernel: Kernel) -> Iterator[str]:
-    """One slot per dispatch: 32-bit scalars, at most 256 bytes."""
+    """Yields messages about a uniform block that is not one slot of 32-bit scalars with at most 256
+    bytes."""
     for found in re.finditer(r"\bstruct\s+Params\s*\{([^}]*)\}", kernel.text):
         kinds = [part.split(":")[1].strip() for part in found[1].split(",") if ":" in part]
         odd = sorted(set(kinds) - {"u32", "i32", "f32"})
@@ -176,7 +184,8 @@ def uniform_block(kernel: Kernel) -> Iterator[str]:
 
 
 def unsigned_remainders(kernel: Kernel) -> Iterator[str]:
-    """SPIR-V leaves the remainder of a negative integer undefined: NVIDIA's differs from C's."""
+    """Yields a message for each remainder of signed integers: SPIR-V leaves it undefined for
+    negative ones, and NVIDIA's differs from C's."""
     for name, body in kernel.functions.items():
         header = re.search(rf"\bfn\s+{name}\s*\(([^)]*)\)", kernel.text)
         text = (header[1] if header else "") + body

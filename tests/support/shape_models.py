@@ -22,7 +22,8 @@ ANY = (1, 1, 1, FEATURES)  # what converters write where they do not know
 
 
 def size_of(model: Model, x: int, factor: int | None = None, name: str = "") -> int:
-    """Height and width of x, each times two (or times a tensor); names begin with `name`."""
+    """Adds height and width of x, each times two (or times a tensor); their names begin with
+    `name`."""
     out = {"outType": schema().TensorType.INT32}
     shape = model.op(
         "SHAPE", [x], "ShapeOptions", out, shape=(4,), dtype="i32", name=f"{name}shape"
@@ -50,9 +51,9 @@ def enlarged(model: Model, x: int, size: int, name: str = "large") -> int:
 
 
 def in_the_middle(last: int = 2, between: bool = False, dynamic: bool = False) -> bytes:
-    """Convolution, twice its size, a node for the CPU (`between`), convolution (`last` 1), down to
-    another size and once more a convolution (`last` 2). With `dynamic`, nodes whose shapes only a
-    run tells come at the end."""
+    """Returns a model of a convolution, a resize to twice its size, a node for the CPU (`between`),
+    a convolution (`last` 1), a resize to another size and a convolution (`last` 2). With `dynamic`,
+    it ends with nodes whose shapes are known only in a run."""
     model = Model()
     x = model.input("x", SHAPE, signature=OPEN)
     features = conv(model, x, SHAPE, "features")
@@ -74,14 +75,14 @@ def in_the_middle(last: int = 2, between: bool = False, dynamic: bool = False) -
 
 
 def positives(model: Model, x: int) -> int:
-    """Where x is positive: as many rows as there are."""
+    """Returns a model of the positions at which x is positive, whose number depends on the run."""
     zero = model.constant(np.float32(0))
     which = model.op("GREATER", [x, zero], shape=SHAPE, dtype="bool", name="which")
     return model.op("WHERE", [which], shape=(1, 4), dtype="i64", name="where")
 
 
 def of_another_input() -> bytes:
-    """y, resized to twice the size of x, between convolutions."""
+    """Returns a model of y, resized to twice the size of x, between convolutions."""
     model = Model()
     x = model.input("x", SHAPE, signature=OPEN)
     y = model.input("y", SHAPE, signature=OPEN)
@@ -92,7 +93,7 @@ def of_another_input() -> bytes:
 
 
 def of_another_partition() -> bytes:
-    """A partition whose only link to x is the size that it takes."""
+    """Returns a model with a partition that depends on x only through its size."""
     model = Model()
     x = model.input("x", SHAPE, signature=OPEN)
     features = conv(model, x, SHAPE, "features")
@@ -108,7 +109,8 @@ def of_another_partition() -> bytes:
 
 
 def flattened() -> bytes:
-    """[batch, everything else] by SHAPE, SLICE, PACK and RESHAPE, then back again."""
+    """Returns a model that flattens x to [batch, everything else] by SHAPE, SLICE, PACK and
+    RESHAPE, and back."""
     model = Model()
     x = model.input("x", SHAPE, signature=OPEN)
     features = conv(model, x, SHAPE, "features")
@@ -127,7 +129,7 @@ def flattened() -> bytes:
 
 
 def in_64_bits() -> bytes:
-    """A size that is an int64 until the end."""
+    """Returns a model with a size that is int64 until it is used."""
     model = Model()
     x = model.input("x", SHAPE, signature=OPEN)
     features = conv(model, x, SHAPE, "features")
@@ -172,7 +174,7 @@ LEFT = {
 
 
 def fed(how: str) -> bytes:
-    """Sizes that a fed value decides, wholly or beside a shape."""
+    """Returns a model with sizes that depend on a fed value, entirely or together with a shape."""
     model = Model()
     x = model.input("x", SHAPE)
     factor = model.input("factor", (2,), "i32")
@@ -198,7 +200,7 @@ FED: dict[str, Callable[[], bytes]] = {
 
 
 def shared() -> bytes:
-    """The size is an output of the model, too."""
+    """Returns a model whose size is also an output."""
     model = Model()
     x = model.input("x", SHAPE)
     features = conv(model, x, SHAPE, "features")
@@ -337,7 +339,7 @@ _STEPS = tuple(name[1:] for name in vars(_Program) if name[0] == "_" and name[1]
 
 
 def program(seed: int) -> bytes:
-    """Ten steps. All results are outputs of the model, so that hosts keep them."""
+    """Returns a model of ten steps, all of whose results are outputs, so that hosts keep them."""
     made = _Program(seed)
     for _ in range(10):
         made.grow(made.choose.choice(_STEPS))

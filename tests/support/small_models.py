@@ -15,7 +15,7 @@ CPU_OP = "MUL"  # of `on_cpu`
 
 
 def conv(model: Model, x: int, shape: tuple[int, ...], name: str = "", seed: int = 1) -> int:
-    """A 3x3 SAME convolution to FEATURES channels with RELU; `shape` is that of x."""
+    """Adds a 3x3 SAME convolution to FEATURES channels with RELU; x has this `shape`."""
     weights = model.constant(seeded(FEATURES, 3, 3, shape[-1], seed=seed))
     bias = model.constant(seeded(FEATURES, seed=seed + 1))
     options = {
@@ -29,20 +29,20 @@ def conv(model: Model, x: int, shape: tuple[int, ...], name: str = "", seed: int
 
 
 def binary(model: Model, op: str, a: int, b: int, shape: tuple[int, ...], name: str = "") -> int:
-    """ADD, SUB or MUL without activation, or an op that has no options."""
+    """Adds ADD, SUB or MUL without activation, or an op that has no options."""
     table = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
     options: dict[str, Any] = {"fusedActivationFunction": "NONE"} if op in table else {}
     return model.op(op, [a, b], table.get(op), options, shape=shape, name=name)
 
 
 def on_cpu(model: Model, a: int, b: int, shape: tuple[int, ...], name: str = "") -> int:
-    """A product that stays on the CPU by its activation, tanh, which hosts pass over."""
+    """Adds a product that stays on the CPU because of its activation, tanh, which hosts ignore."""
     options = {"fusedActivationFunction": "TANH"}
     return model.op(CPU_OP, [a, b], "MulOptions", options, shape=shape, name=name)
 
 
 def guide() -> bytes:
-    """The example of the delegate guide: convolution and mean, then a squared difference."""
+    """Returns the example of the delegate guide: convolution, mean, and a squared difference."""
     model, shape = Model(), (1, 8, 8, 3)
     features = conv(model, model.input("x", shape), shape, "features")
     axes = model.constant(np.array([1, 2], np.int32))
@@ -54,7 +54,7 @@ def guide() -> bytes:
 
 
 def one_partition(shape: tuple[int, ...] = (1, 8, 8, 3)) -> bytes:
-    """Two convolutions."""
+    """Returns a model of two convolutions."""
     model = Model()
     x = model.input("x", shape, signature=(-1, -1, -1, 3))
     features = conv(model, x, shape, "first")
@@ -63,8 +63,8 @@ def one_partition(shape: tuple[int, ...] = (1, 8, 8, 3)) -> bytes:
 
 
 def wide_layers() -> bytes:
-    """Two 1x1 convolutions, of 64 to 1024 channels and back: large enough for float16 storage, and
-    for weights to be most of a plan."""
+    """Returns a model of two 1x1 convolutions, from 64 to 1024 channels and back: large enough for
+    float16 storage, and for weights to be most of the plan."""
     model, shape, wide = Model(), (1, 16, 16, 64), (1, 16, 16, 1024)
     x = model.input("x", shape)
     options = {"padding": "SAME", "strideH": 1, "strideW": 1, "fusedActivationFunction": "RELU"}
@@ -77,9 +77,9 @@ def wide_layers() -> bytes:
 
 
 def two_partitions(read_by_both: bool = False) -> bytes:
-    """x -> [p, q] on the GPU; q -> d on the CPU; p + d on the GPU again.
+    """Returns a model of x -> [p, q] on the GPU, q -> d on the CPU, and p + d on the GPU.
 
-    With `read_by_both`, the CPU node reads p too, so that a CPU node and a partition share it."""
+    With `read_by_both`, the CPU node also reads p, so that it shares p with a partition."""
     model, shape = Model(), (1, 6, 5, 3)
     out = (*shape[:-1], FEATURES)
     x = model.input("x", shape, signature=(-1, -1, -1, 3))
@@ -97,7 +97,8 @@ def two_partitions(read_by_both: bool = False) -> bytes:
 
 
 def resized_between_partitions() -> bytes:
-    """Convolution, RESIZE_NEAREST_NEIGHBOR (which is not ours), convolution."""
+    """Returns a model of a convolution, RESIZE_NEAREST_NEIGHBOR (which stays on the CPU), and a
+    convolution."""
     model, shape = Model(), (1, 5, 4, 3)
     x = model.input("x", shape, signature=(-1, -1, -1, 3))
     features = conv(model, x, shape, "small")
@@ -112,7 +113,7 @@ def resized_between_partitions() -> bytes:
 
 
 def joined() -> bytes:
-    """Two convolutions, one after the other in a batch, and a third."""
+    """Returns a model of two convolutions whose results are joined along the batch, and a third."""
     model, shape = Model(), (1, 6, 5, 3)
     x = model.input("x", shape, signature=(-1, -1, -1, 3))
     y = model.input("y", (2, 6, 5, 3), signature=(-1, -1, -1, 3))
@@ -125,7 +126,8 @@ def joined() -> bytes:
 
 
 def squeezed() -> bytes:
-    """Convolution, its batch squeezed away, a second squeeze of whatever is 1, RELU."""
+    """Returns a model of a convolution, a squeeze of the batch, a squeeze of all extents of 1, and
+    RELU."""
     model, shape = Model(), (1, 6, 5, 3)
     x = conv(model, model.input("x", shape, signature=(1, -1, -1, 3)), shape, "features")
     axes = {"squeezeDims": [0]}
@@ -136,7 +138,8 @@ def squeezed() -> bytes:
 
 
 def shared_output() -> bytes:
-    """Both a tensor inside the partition and the end of it are outputs of the model."""
+    """Returns a model whose outputs are a tensor inside of the partition and the partition's
+    result."""
     model, shape = Model(), (1, 8, 8, 3)
     features = conv(model, model.input("x", shape), shape, "features")
     out = (*shape[:-1], FEATURES)
@@ -145,7 +148,8 @@ def shared_output() -> bytes:
 
 
 def shape_at_run_time() -> bytes:
-    """A RESHAPE whose shape is fed by the user, then a convolution, beside one that is static."""
+    """Returns a model of a RESHAPE to a fed shape and a convolution, next to a convolution of fixed
+    shape."""
     model, shape = Model(), (1, 6, 6, 3)
     x = model.input("x", shape)
     wanted = model.input("wanted", (4,), "i32")
@@ -156,7 +160,7 @@ def shape_at_run_time() -> bytes:
 
 
 def lstm() -> bytes:
-    """A basic LSTM cell, state kept by the interpreter."""
+    """Returns a model of a basic LSTM cell whose state the interpreter keeps."""
     model, batch, inputs, depth = Model(), 1, 3, 5
     x = model.input("x", (batch, inputs))
     activation = model.variable("activation", (batch, depth))
@@ -174,7 +178,8 @@ def lstm() -> bytes:
 
 
 def branches() -> bytes:
-    """IF over two subgraphs, each with a convolution: a delegate is asked once per subgraph."""
+    """Returns a model of an IF over two graphs with a convolution each: hosts call a delegate once
+    per graph."""
     import flatbuffers
 
     s, shape = schema(), (1, 5, 5, 3)

@@ -12,7 +12,8 @@ HANGS = 300  # seconds; only what never ends takes as long, also on a machine th
 
 
 def run_python(code: str, status: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `code` from the repository root; its exit status must be `status`."""
+    """Runs `code` from the repository root, asserts that its exit status is `status`, and returns
+    its output."""
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", code],
         cwd=ROOT,

@@ -32,14 +32,13 @@ class Stateful(Model):
         self.branches: list[Model] = []  # further subgraphs, from number 2 on
 
     def store(self, name: str, shape: Shape) -> int:
-        """A new variable's handle, and the shape that it has at first."""
+        """Adds a variable; returns its handle. `shape` is its initial shape."""
         handle = _handle(self, name)
         self.stores[handle] = name, shape
         return handle
 
     def read(self, handle: int, name: str = "", loose: bool = False) -> int:
-        """The variable's present value, of the shape that it has at first, or of none in
-        particular."""
+        """Adds a read of the variable, with its initial shape or an unknown one."""
         _, shape = self.stores[handle]
         return self.op("READ_VARIABLE", [handle], "ReadVariableOptions", {},
                        shape=() if loose else shape, name=name)  # fmt: skip
@@ -74,7 +73,8 @@ def joined(model: Model, parts: list[int], shape: Shape, axis: int = 1, name: st
 
 
 def last(model: Model, x: int, count: int, shape: Shape, name: str = "") -> int:
-    """The last `count` rows of x, or as many as there are; `shape` is the result's."""
+    """Adds the last `count` rows of x, or as many as there are; `shape` is the shape of the
+    result."""
     bounds = [
         model.constant(np.array(b, np.int32)) for b in ((0, -count, 0, 0), (0,) * 4, (1,) * 4)
     ]
@@ -87,7 +87,8 @@ def last(model: Model, x: int, count: int, shape: Shape, name: str = "") -> int:
 
 
 def streaming() -> bytes:
-    """Two convolutions, each over what came in and the last rows of what came before."""
+    """Returns a model of two convolutions, each over the new input and the last rows of the
+    previous ones."""
     model = Stateful()
     x = model.input("x", (1, 2, 5, FEATURES), signature=(1, -1, 5, FEATURES))
     handles = [model.store(name, (1, 4, 5, FEATURES)) for name in ("one", "two")]
@@ -102,7 +103,8 @@ def streaming() -> bytes:
 
 
 def again() -> bytes:
-    """Reads, assigns, and reads again, twice; the first value is used once more at the end."""
+    """Returns a model that reads a variable, assigns it and reads it again, twice; the first value
+    is used again at the end."""
     model = Stateful()
     x = model.input("x", SHAPE)
     handle = model.store("v", SHAPE)
@@ -122,7 +124,8 @@ def again() -> bytes:
 
 
 def growing() -> bytes:
-    """The variable is two rows longer after each run; a node for the CPU is in the middle."""
+    """Returns a model whose variable grows by two rows in each run; the node in the middle is for
+    the CPU."""
     model = Stateful()
     x = model.input("x", (1, 2, 5, FEATURES))
     handle = model.store("v", (1, 4, 5, FEATURES))
@@ -140,7 +143,8 @@ def growing() -> bytes:
 
 
 def of_the_input() -> bytes:
-    """The variable is x: it has the shape that x was resized to, then and in the next run."""
+    """Returns a model whose variable is x: it has the shape to which x was resized, also in the
+    next run."""
     model = Stateful()
     x = model.input("x", SHAPE, signature=OPEN)
     handle = model.store("v", SHAPE)
@@ -155,7 +159,8 @@ def of_the_input() -> bytes:
 
 
 def in_a_branch() -> bytes:
-    """A branch reads the variable and assigns it, between two reads; the other leaves it alone."""
+    """Returns a model in which one branch reads the variable and assigns it, between two reads; the
+    other branch does not."""
     model = Stateful()
     x = model.input("x", SHAPE)
     handle = model.store("v", SHAPE)
@@ -288,7 +293,7 @@ class _Program:
 
 
 def program(seed: int, length: int = 30) -> bytes:
-    """A program of so many operators; its last four values are outputs."""
+    """Returns a program of so many operators; its last four values are outputs."""
     made = _Program(seed)
     while len(made.model.operators) < length:
         made.grow()

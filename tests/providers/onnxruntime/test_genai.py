@@ -26,7 +26,7 @@ PROMPTS = (1, 2, 7, 16, 31, 32)
 
 @pytest.fixture(params=WEIGHTS)
 def models(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Any]:
-    """The same model on our provider and on the CPU's."""
+    """Returns the same model on our provider and on the CPU provider."""
     chat.library()  # once in a process
     (tmp_path / "model.onnx").write_bytes(decoders.grouped(SIZE, WEIGHTS[request.param]))
     (tmp_path / "genai_config.json").write_text(json.dumps(decoders.genai_settings(SIZE)))
@@ -42,7 +42,7 @@ def _generator(model: Any, batch: int) -> Any:
 
 
 def _tokens(generator: Any, said: Any, count: int) -> Sequence[Any]:
-    """The tokens after these."""
+    """Returns the tokens that follow these."""
     generator.append_tokens(said)
     made = []
     for _ in range(count):

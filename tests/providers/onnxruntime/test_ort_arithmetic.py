@@ -130,7 +130,8 @@ def test_is_taken_and_right(chain: str) -> None:
 
 
 def _filled(value: float) -> bytes:
-    """y = relu(x + a tensor of the same shape that holds one number), and that tensor itself."""
+    """Returns a model of y = relu(x + c) that also outputs c, a tensor of the same shape filled
+    with one number."""
     from onnx import numpy_helper
 
     number = numpy_helper.from_array(np.float32([value]))

@@ -25,7 +25,7 @@ PARTS = 2
 
 @cache
 def raised() -> list[tuple[str, Any, Any]]:
-    """A raised attribute, its case, and the model with it."""
+    """Returns the attributes to raise, each with its case and the model in which it is raised."""
     from conformance import onnx_node_tests
     from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
@@ -42,7 +42,8 @@ def raised() -> list[tuple[str, Any, Any]]:
 
 
 def _changes(model: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Names of the node's integers, and what makes the model with one of them raised."""
+    """Yields the names of the node's integer attributes, and functions that return the model with
+    one of them raised."""
     import onnx
     from onnx import numpy_helper
 
@@ -58,7 +59,7 @@ def _changes(model: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _ends(count: int) -> list[int]:
-    """The first and the last of so many numbers: those between are of the same kind."""
+    """Returns the first and the last of so many indices: the others behave in the same way."""
     return sorted({0, count - 1}) if count else []
 
 
@@ -84,7 +85,7 @@ def _with_constant(model: Any, n: int, k: int) -> Any:
 
 
 def _copy(model: Any) -> Any:
-    """A copy that says nothing of its outputs' shapes."""
+    """Returns a copy of the model that states no shapes of its outputs."""
     import onnx
 
     made = onnx.ModelProto()

@@ -39,7 +39,7 @@ ROUNDED = np.array(
 
 
 def kind(array: Array) -> int:
-    """Arrays of uint16 are the bits of bfloat16 here."""
+    """Returns the element type of an array; here uint16 stands for the bits of bfloat16."""
     if array.dtype == np.uint16:
         return int(BRAIN)
     return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
@@ -52,7 +52,7 @@ def model(
     constants: Mapping[str, Array] | None = None,
     opset: int = 21,
 ) -> bytes:
-    """A model that also has operators of onnxruntime's own."""
+    """Returns a model that may also contain operators of onnxruntime's own domain."""
     held = [
         onnx.helper.make_tensor(name, kind(array), array.shape, array.tobytes(), raw=True)
         for name, array in (constants or {}).items()
@@ -67,7 +67,8 @@ def model(
 
 
 def same(data: bytes, feeds: Mapping[str, Array], optimize: bool = True, **options: Any) -> Any:
-    """Our session, after comparing bits with the CPU provider's; every node ran on ours."""
+    """Returns our session, after comparing results with the CPU provider bit by bit; asserts that
+    our provider ran every node."""
     ours = session(data, optimize=optimize, **options)
     for got, wanted in zip(results(ours, feeds), results(cpu(data, optimize), feeds), strict=True):
         assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)

@@ -103,7 +103,8 @@ def test_no_precision_is_lost() -> None:
 
 
 def normalized(x: Array, scale: Array, bias: Array | None, epsilon: float = EPSILON) -> list[Array]:
-    """Along the last axis, with mean and inverse deviation; without a bias the mean stays."""
+    """Returns x normalized along the last axis, the mean and the inverse standard deviation;
+    without a bias the mean is not subtracted."""
     mean = np.zeros(()) if bias is None else x.mean(-1, keepdims=True)
     inverse = 1 / np.sqrt(np.square(x - mean).mean(-1, keepdims=True) + epsilon)
     y = (x - mean) * inverse * scale + (0.0 if bias is None else bias)
@@ -113,13 +114,14 @@ def normalized(x: Array, scale: Array, bias: Array | None, epsilon: float = EPSI
 def skipped(
     x: Array, skip: Array, added: Array, scale: Array, bias: Array | None = None
 ) -> list[Array]:
-    """The host rounds the sum as a result only."""
+    """Returns the layer's results; the host rounds the sum only where it is an output."""
     total = x + skip + added
     return [normalized(total, scale, bias)[0], total]
 
 
 def layer(op: str) -> tuple[Any, Any, list[str], dict[str, int]]:
-    """The node, its reference, the reference's inputs, and the types of its outputs."""
+    """Returns the node, its reference, the inputs of the reference, and the types of the node's
+    outputs."""
     plain = "Simplified" in op
     bias = [] if plain else ["bias"]
     if op in SKIPPED:

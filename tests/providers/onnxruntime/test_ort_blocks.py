@@ -18,7 +18,8 @@ FIT = "shape.mismatch"
 def bits(
     packed: Any = (3, 2, 8), scales: int = 6, *more: Input, kind: Any = np.uint8, **given: Any
 ) -> Node:
-    """Three outputs, two blocks of 16 in 4 bits, the second one not full."""
+    """Returns a node with three outputs and two blocks of 16 weights in 4 bits, of which the second
+    is not full."""
     settings = {"K": 20, "N": 3, "block_size": 16, **given}
     return Node(
         f"{MS}:MatMulNBits", (2, 20), np.ones(packed, kind), rows(scales), *more, **settings
@@ -28,7 +29,7 @@ def bits(
 def table(
     shape: Any = (3, 16), scales: Any = (3, 2), *more: Input, kind: Any = np.uint8, **given: Any
 ) -> Node:
-    """Three rows of 32 numbers in 4 bits, two blocks each."""
+    """Returns a node with a table of three rows of 32 numbers in 4 bits, in two blocks each."""
     settings = {"block_size": 16, **given}
     ids = ("i64", (2,))
     held = np.ones(shape, kind)
@@ -78,7 +79,8 @@ def test_a_row_asks_for_what_it_needs_and_no_more(node: Node, wanted: str) -> No
 
 def model(kind: str, shape: tuple[int, ...], scales: tuple[int, ...], zeros: bool, ids: bool = True,
           many: tuple[int, ...] = (3, 5), scaled: Any = F, **more: Any) -> bytes:  # fmt: skip
-    """Rows of a table of this kind of numbers; `ids`: that a run tells."""
+    """Returns a model that gathers rows of a table of such numbers; with `ids`, the indices are
+    given at run time."""
     from onnx import TensorProto, helper, numpy_helper
 
     draw, held = np.random.default_rng(5), getattr(TensorProto, kind)

@@ -57,13 +57,13 @@ SCALES, ZEROS = np.ones((2, 2), F), np.ones((2, 2), np.uint8)
 
 def q_attention(mask: Any = None, past: Any = None, x: Any = (2, 5, 6), w: Any = (6, 24),
                 **given: Any) -> Node:  # fmt: skip
-    """QAttention of four heads of two values."""
+    """Returns a QAttention node of four heads with two values each."""
     return Node(f"{MS}:QAttention", ("u8", x), np.ones(w, np.int8), rows(w[1]), F(1), F(1), mask,
                 np.uint8(1), np.int8(1), past, **{"num_heads": 4, **given})  # fmt: skip
 
 
 def dynamic_lstm(scales: Any = (1,), w: Any = (1, 3, 8), **given: Any) -> Node:
-    """DynamicQuantizeLSTM of two units."""
+    """Returns a DynamicQuantizeLSTM node of two units."""
     zeros = np.zeros(scales, np.int8)
     return Node(f"{MS}:DynamicQuantizeLSTM", (5, 2, 3), np.ones(w, np.int8),
                 np.ones((1, 2, 8), np.int8), None, None, None, None, None,
@@ -71,7 +71,7 @@ def dynamic_lstm(scales: Any = (1,), w: Any = (1, 3, 8), **given: Any) -> Node:
 
 
 def multi_head(*more: Any, **given: Any) -> Node:
-    """Four heads of two values."""
+    """Returns a MultiHeadAttention node of four heads with two values each."""
     return Node(f"{MS}:MultiHeadAttention", (2, 5, 8), *(more or ((2, 5, 8),) * 2),
                 **{"num_heads": 4, **given})  # fmt: skip
 
@@ -80,13 +80,14 @@ SCORED = ("y", None, None, "scores")
 
 
 def dot_product(*shapes: Any, **given: Any) -> Node:
-    """Four heads of two values."""
+    """Returns an Attention node of four heads with two values each."""
     return Node("Attention", *(shapes or ((2, 4, 5, 2),) * 3), **given)
 
 
 def grouped(*more: Any, total: int = 8, batch: int = 1, length: int = 5, told: Any = None,
             **given: Any) -> Node:  # fmt: skip
-    """Five places after three, four heads of two values, two of keys."""
+    """Returns a GroupQueryAttention node for five positions after three: four heads with two values
+    each, and two heads of keys."""
     wide, past = [(batch, length, n) for n in (8, 4, 4)], (batch, 2, 3, 2)
     inputs = (*wide, past, past, ("i32", told or (batch,)))
     heads = {"num_heads": 4, "kv_num_heads": 2}
@@ -96,7 +97,7 @@ def grouped(*more: Any, total: int = 8, batch: int = 1, length: int = 5, told: A
 
 def turned(x: Any, places: Any = ("i32", (2, 5)), op: str = f"{MS}:RotaryEmbedding",
            **given: Any) -> Node:  # fmt: skip
-    """Two pairs of a head, of 9 places."""
+    """Returns a RotaryEmbedding node with two pairs per head and nine positions."""
     table = ((9, 2),) * 2
     return Node(op, x, *((places, *table) if MS in op else (*table, places)), **given)
 

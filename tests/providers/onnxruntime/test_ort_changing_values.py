@@ -57,7 +57,7 @@ class Case:
 
 
 def _cut(chance: Chance, extent: int) -> tuple[int, int]:
-    """A slice with elements; bounds may be negative or lie outside."""
+    """Returns the bounds of a slice that is not empty; they may be negative or out of range."""
     start = int(chance.integers(-extent, extent - 1))
     end = int(chance.integers(start % extent + 1, extent + 9))
     return start, end if end > extent or chance.integers(2) else (end - extent) or extent

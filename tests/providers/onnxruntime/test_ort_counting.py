@@ -111,7 +111,7 @@ def test_unique_parts(kind: type, sorted_: int, axis: int) -> None:
 
 
 def boxes(batches: int, classes: int, count: int, step: float = 0) -> Feeds:
-    """With many ties where they are multiples of a step."""
+    """Returns boxes and scores with many ties, because they are multiples of a step."""
     given = chance(batches, count, 4), chance(batches, classes, count)
     rounded = [np.round(x / step) * np.float32(step) if step else x for x in given]
     return {"b": rounded[0].astype(np.float32), "s": rounded[1].astype(np.float32)}
@@ -273,8 +273,8 @@ def test_a_count_beyond_its_room_is_an_error() -> None:
 
 
 def misplanned(given: Shape | None, made: Shape) -> tuple[Any, Shape]:
-    """A session whose partition has the plan of other shapes for inputs of `given` (None: those of
-    the plan) and results of `made`, and what its input has."""
+    """Returns a session whose partition got a plan for other shapes: for inputs of `given` (None:
+    the right shape) and results of `made`; and the shape of its input."""
     import tflgpu_plugin
     from tflgpu_plugin.providers.onnxruntime import sessions
 

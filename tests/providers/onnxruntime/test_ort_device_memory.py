@@ -29,7 +29,7 @@ def registered() -> None:
 
 
 def one_op(op: str, shape: Any = ("n",)) -> bytes:
-    """y = op(x, 2)."""
+    """Returns a model of y = op(x, 2)."""
     return model([node(op, ["x", "c"], ["y"])], {"x": shape}, {"y": shape}, TWO)
 
 
@@ -58,14 +58,15 @@ def run(
 
 
 def state() -> Any:
-    """The state of all tensors on the GPU."""
+    """Returns the state of all tensors on the GPU."""
     found = native.ffi.new("tg_tensor_state *")
     native.lib.tg_tensor_get_state(found)
     return found
 
 
 def moved(*sessions: Any) -> tuple[int, int]:
-    """Bytes sent to the GPU and fetched from it, by these sessions and by copies between them."""
+    """Returns the bytes sent to the GPU and fetched from it, by these sessions and by copies
+    between them."""
     found = state()
     parts = [p for one in sessions for p in tflgpu_plugin.report(one).partitions]
     return (

@@ -19,7 +19,7 @@ LEFT = ("aa->a", "...ab->...ba", "ab,bc,cd->ad", "aab,b->a")
 
 
 def made(equation: str) -> tuple[bytes, list[Array]]:
-    """A model, and what it is fed; i, j and k have the extents of a, b and c."""
+    """Returns a model and its inputs; i, j and k have the extents of a, b and c."""
     plain = equation.translate(str.maketrans("ijk", "abc")).replace(" ", "").replace("...", "f")
     terms = plain.split("->")[0].split(",")
     chance = np.random.default_rng(len(equation))

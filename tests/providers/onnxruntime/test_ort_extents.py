@@ -38,7 +38,7 @@ def test_names_that_are_expressions(name: str, number: int | None) -> None:
 
 
 def cache(total: str, grown: str = "grown") -> Snapshot:
-    """Scores of what comes in against all of it, with a mask of all of it."""
+    """Returns a graph of the scores of new tokens against all tokens, with a mask of all tokens."""
     return snapshot(
         [
             ("Concat", ("past", "new"), ("keys",), {"axis": 1}),
@@ -126,8 +126,8 @@ class _Chain:
             self.grow()
 
     def given(self, extents: Sequence[int]) -> str:
-        """An input of these extents: known, with a name of its own, or with one that others of this
-        extent have, too."""
+        """Returns an input of these extents; each is known, has a name of its own, or a name that
+        it shares with equal extents."""
         name = f"x{len(self.shapes)}"
         ways = [self.random.random() for _ in extents]
         self.shapes[name] = tuple(

@@ -21,7 +21,7 @@ SIDE = 160  # a matrix is just worth mapping
 
 
 def open_model(folder: Path) -> Path:
-    """Two matrices, any number of rows."""
+    """Returns a model of two matrix products with any number of rows."""
     import onnx
 
     path = folder / "model.onnx"
@@ -150,5 +150,5 @@ def test_files_are_closed_when_modules_are_gone(
 
 
 def opened() -> set[Path]:
-    """The files that this process has open."""
+    """Returns the files that this process has open."""
     return {Path(os.path.realpath(f"/proc/self/fd/{n}")) for n in os.listdir("/proc/self/fd")}

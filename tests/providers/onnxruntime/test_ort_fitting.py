@@ -80,7 +80,7 @@ NODES = {
 
 
 def built(one: Node) -> bytes:
-    """The model; a constant without elements stands for an input that is absent."""
+    """Returns the model; a constant without elements stands for an absent input."""
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
     axes: Shape = [f"n{axis}" for axis in range(len(one.fits))]
     there = {name: data for name, data in one.constants.items() if data.size}
@@ -99,7 +99,7 @@ def built(one: Node) -> bytes:
 
 
 def told(one: Any, x: Array) -> list[Array] | str:
-    """The results of a run, or its error without the node's name."""
+    """Returns the results of a run, or its error without the node's name."""
     try:
         return list(one.run(None, {"x": x}))
     except Exception as error:

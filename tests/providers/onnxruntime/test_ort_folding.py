@@ -24,7 +24,7 @@ Size Slice Split Sqrt Squeeze Sub Sum Tile Transpose Unsqueeze Where Xor""".spli
 
 
 def _cases() -> dict[str, list[Any]]:
-    """Tests of one node, by operator."""
+    """Returns ONNX's tests of single nodes, by operator."""
     found: dict[str, list[Any]] = {op: [] for op in sorted(OPS)}
     for case in map(onnx_node_tests.load, onnx_node_tests.cases()):
         nodes = case.model.graph.node
@@ -53,7 +53,8 @@ def _node(case: Any) -> HostNode:
 
 
 def _outcomes(case: Any) -> Counter[bool]:
-    """How many data sets were worked out (True), and how many were left alone; wrong ones raise."""
+    """Returns how many data sets were folded (True) and how many were not; raises if a folded value
+    is wrong."""
     counted: Counter[bool] = Counter()
     node, names = _node(case), [value.name for value in case.model.graph.input]
     for inputs, outputs in case.sets:

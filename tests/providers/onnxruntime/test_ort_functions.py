@@ -34,7 +34,8 @@ def value(name: str, shape: Any = SHAPE, kind: int = 1) -> Any:
 
 
 def mapped(prefix: str, out: str) -> list[Any]:
-    """Both values as a list, whose elements SequenceMap changes, and then as one tensor."""
+    """Returns the nodes that put both values in a sequence, change its elements with SequenceMap,
+    and join them."""
     from onnx import helper
 
     names = [f"{prefix}{k}" for k in range(5)]
@@ -48,7 +49,7 @@ def mapped(prefix: str, out: str) -> list[Any]:
 
 
 def chosen(prefix: str, out: str) -> list[Any]:
-    """An If whose branches hold what SequenceMap is made of."""
+    """Returns an If whose branches contain the nodes of which SequenceMap consists."""
     from onnx import helper
 
     branches = {
@@ -59,7 +60,7 @@ def chosen(prefix: str, out: str) -> list[Any]:
 
 
 def repeated(prefix: str, out: str) -> list[Any]:
-    """A Loop over a sum, and an If of both values behind it."""
+    """Returns a Loop over a sum, followed by an If of both values."""
     from onnx import helper
 
     n = {name: f"{prefix}{name}" for name in ("i", "k", "v", "k2", "s", "w", "all", "t", "e", "l")}
@@ -92,7 +93,7 @@ def repeated(prefix: str, out: str) -> list[Any]:
 
 
 def network(parts: Any, function: bool) -> bytes:
-    """The nodes and an Exp behind them, or a function of the model that consists of them."""
+    """Returns the nodes followed by an Exp, or a function of the model that consists of them."""
     from onnx import helper
 
     nodes, functions = parts("p_", "z"), []

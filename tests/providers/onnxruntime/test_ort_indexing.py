@@ -19,7 +19,8 @@ KINDS = [np.float32, np.float16, np.int32, np.int64, np.bool_]
 
 
 def held(*shape: int, kind: type = np.float32) -> Array:
-    """Values of any kind, negative ones too; of floats some that no product leaves alone."""
+    """Returns values of any type, some negative; floats include some that a product would
+    change."""
     numbers = np.random.default_rng(len(shape)).integers(-7, 7, shape).astype(kind)
     if kind is np.float32:
         numbers.reshape(-1)[:3] = np.inf, -np.inf, np.nan

@@ -33,8 +33,8 @@ def build(
     shapes: Mapping[str, Shape] | None = None,
     opset: int = 18,
 ) -> bytes:
-    """A model whose inputs have the types and, unless others are given, the shapes of `feeds`; the
-    types of its outputs are inferred."""
+    """Returns a model whose inputs have the types and (unless others are given) the shapes of
+    `feeds`; output types are inferred."""
     from onnx import TypeProto, helper, numpy_helper, shape_inference
 
     def info(name: str, value: Array) -> Any:
@@ -351,7 +351,7 @@ def test_sums_of_bytes_are_exact_or_the_hosts(count: int) -> None:
 
 
 def across_partitions() -> bytes:
-    """A sequence is the CPU's: its places come in."""
+    """Returns a model with a sequence on the CPU, whose positions are inputs."""
     nodes = [
         node("ArgMax", ["x"], ["a"], axis=1, keepdims=0), node("Mul", ["a", "two"], ["t"]),
         node("Gather", ["rows", "t"], ["y"]), node("Cast", ["x"], ["w"], to=6),

@@ -91,7 +91,7 @@ def test_several_outputs_and_inner_ones() -> None:
 
 
 def control_flow() -> bytes:
-    """An If whose branches read a value of the outer graph."""
+    """Returns a model of an If whose branches read a value of the outer graph."""
     from onnx import TensorProto, helper
 
     def body(op: str) -> Any:
@@ -146,7 +146,7 @@ def test_unknown_rank_stays_on_the_cpu() -> None:
 
 
 def overridable() -> bytes:
-    """A model of IR version 3: its constant is an input with a default."""
+    """Returns a model of IR version 3, whose constant is an input with a default."""
     import onnx
 
     made = onnx.ModelProto.FromString(m.add_relu())

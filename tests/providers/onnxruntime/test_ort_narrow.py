@@ -37,7 +37,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[..., Array]]] = {
 
 
 def answer(data: bytes, feeds: dict[str, Array]) -> Array:
-    """Ours, the whole model being on the GPU."""
+    """Returns our answer, and asserts that the whole model is on the GPU."""
     ours = session(data)
     assert {*places(ours).values()} == {"gpu"}
     return np.asarray(ours.run(None, feeds)[0])

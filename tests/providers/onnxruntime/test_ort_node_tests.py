@@ -39,7 +39,7 @@ OTHERWISE = {
 
 @functools.cache
 def _cases() -> dict[str, list[Any]]:
-    """Tests of one node that a row of ours names, by operator."""
+    """Returns ONNX's tests of single nodes for which our table has a row, by operator."""
     found: dict[str, list[Any]] = {}
     for case in map(onnx_node_tests.load, onnx_node_tests.cases()):
         nodes = case.model.graph.node
@@ -49,8 +49,8 @@ def _cases() -> dict[str, list[Any]]:
 
 
 def _readable(op: str) -> Iterator[tuple[Any, dict[str, Any], Snapshot]]:
-    """The cases of an operator, with inputs that rows want constant as such: each with what is fed
-    and the snapshot."""
+    """Yields the cases of an operator, each with its inputs and snapshot; inputs that rows require
+    to be constant are constants."""
     for case in _cases()[op]:
         for one in filter(None, (case, onnx_node_tests.with_constants(case))):
             graph, (given, made) = one.model.graph, one.sets[0]
@@ -66,14 +66,14 @@ def _readable(op: str) -> Iterator[tuple[Any, dict[str, Any], Snapshot]]:
 
 
 def _kind(array: Any) -> str:
-    """The dtype of an array, "" where there is none of ours."""
+    """Returns the dtype of an array, or "" if the plugin has no such type."""
     if onnx_node_tests.of_bfloat16(array):
         return BFLOAT16
     return KINDS.get(np.asarray(array).dtype, "")
 
 
 def _plain(array: Any) -> Any:
-    """The array, or the bits that stand for it."""
+    """Returns the array, or the bits that stand for it."""
     return array.view(np.uint16) if _kind(array) == BFLOAT16 else array
 
 
@@ -93,7 +93,7 @@ def _snapshot(
 
 
 def _single(value: Any) -> str:
-    """Numbers as float32 has them, which is how a file holds them."""
+    """Returns the numbers as text with the precision of float32, in which a file stores them."""
     return str(np.float32(value) if isinstance(value, float) else value)
 
 
@@ -116,7 +116,7 @@ def _form(reading: Imported) -> Any:
 
 
 def _schemas(host: HostNode) -> dict[str, Any]:
-    """The standard's own values of attributes that may be left out."""
+    """Returns the default values that the ONNX standard gives attributes."""
     schema = onnx.defs.get_schema(host.op, host.version)
     return {name: onnx.helper.get_attribute_value(a.default_value)
             for name, a in schema.attributes.items() if a.default_value.name}  # fmt: skip

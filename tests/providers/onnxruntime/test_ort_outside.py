@@ -34,7 +34,7 @@ def counted(ours: Any) -> tuple[int, int]:
 
 
 def told(one: Any, feeds: Mapping[str, Array]) -> list[Array] | tuple[type, str]:
-    """The results of a run, or its error without the node's name."""
+    """Returns the results of a run, or its error without the node's name."""
     try:
         return list(one.run(None, dict(feeds)))
     except Exception as error:
@@ -168,8 +168,8 @@ def test_a_place_outside_is_an_error_of_onnxruntime(name: str) -> None:
 def placed(
     operator: str, attributes: Any, before: Any, index: Any, constants: Any, fixed: bool = True
 ) -> bytes:
-    """A model of this operator alone, which reads `i` after the values before it. Unless `fixed`,
-    all extents are open."""
+    """Returns a model of this operator alone, which reads `i` after `before`. Unless `fixed`, all
+    extents are open."""
     from onnx import helper, numpy_helper
 
     domain, _, name = operator.rpartition(".")

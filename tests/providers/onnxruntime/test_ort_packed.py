@@ -111,7 +111,8 @@ def test_tokens_with_their_weights(sizes: tuple[int, ...] | None, scored: bool) 
 
 
 def one(*inputs: Any, tokens: tuple[int, ...] = (2, 5), **more: Any) -> Node:
-    """PackedMultiHeadAttention of queries, and keys, values and a bias as far as given."""
+    """Returns a PackedMultiHeadAttention node of queries and of those of keys, values and bias that
+    are given."""
     given = (*inputs, None, None, None)[:4]
     return Node(f"{MS}:{MULTI_HEAD}", *given, ("i32", tokens), ("i32", (3,)),
                 **{"num_heads": 3, **more})  # fmt: skip

@@ -35,7 +35,8 @@ Given = tuple[str, Sequence[str], str]
 
 
 def snapshot(nodes: Sequence[Given], kinds: dict[str, str], outputs: Sequence[str]) -> Snapshot:
-    """Values of shape [4, 2]; those in `kinds` have that type, others are float32."""
+    """Returns a snapshot with values of shape [4, 2] and the types in `kinds`; others are
+    float32."""
     names = {name for _, reads, made in nodes for name in (*reads, made)}
     values = {name: Value(name, kinds.get(name, "f32"), (4, 2)) for name in names}
     for name, data in CONSTANTS.items():
@@ -51,7 +52,7 @@ def snapshot(nodes: Sequence[Given], kinds: dict[str, str], outputs: Sequence[st
 
 
 def group(op: str = "Gemm", between: Sequence[Given] = ()) -> list[Given]:
-    """x -> DequantizeLinear -> op -> QuantizeLinear -> r."""
+    """Returns the nodes of x -> DequantizeLinear -> op -> QuantizeLinear -> r."""
     weights: list[Given] = [
         ("DequantizeLinear", ("w", "v", "o"), "wf"),
         ("DequantizeLinear", ("b", "p", "q"), "bf"),
@@ -146,7 +147,7 @@ def test_numbers_of_4_bits_come_out_of_bytes_low_half_first() -> None:
 
 
 def taken(made: Snapshot) -> tuple[list[set[int]], set[int]]:
-    """Host nodes of each partition, and those left out for the sake of their group."""
+    """Returns the host nodes of each partition, and those left out because of their group."""
     reading = read(made, {})
     grouping = Grouping(made, reading, False)
     graph = widen(reading.graph)

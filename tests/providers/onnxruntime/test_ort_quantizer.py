@@ -30,7 +30,7 @@ def made(
     domain: str = "com.microsoft",
     **more: Any,
 ) -> bytes:
-    """A model of this node; `writes` are its outputs with their types."""
+    """Returns a model of this node; `writes` are its outputs and their types."""
     kinds = {**{name: array.dtype for name, array in feeds.items()}, **writes}
     return model(
         [node(op, reads, [*writes], domain=domain, **more)],
@@ -46,7 +46,7 @@ def taken(content: bytes) -> Any:
 
 
 def weights(chance: Any, kind: Any, *shape: int) -> Array:
-    """Few bits, with which products of no CPU saturate."""
+    """Returns weights of so few bits that their products saturate on no CPU."""
     middle = 128 if kind == np.uint8 else 3
     return np.asarray(chance.integers(-60, 60, shape) + middle, kind)
 

@@ -32,7 +32,8 @@ def snapshot(
     versions: Mapping[str, int] | None = None,
     outputs: Sequence[str] = ("y",),
 ) -> Snapshot:
-    """Values without a shape are of unknown rank; versions are the newest unless given."""
+    """Returns a snapshot; values without a shape have unknown rank, and versions are the newest
+    unless given."""
     values = {name: Value(name, "f32", None) for _, ins, outs, _ in nodes for name in (*ins, *outs)}
     for name, shape in shapes.items():
         values[name] = Value(name, "f32", None if shape is None else tuple(shape))
@@ -59,7 +60,7 @@ def _version(op: str, versions: Mapping[str, int]) -> int:
 def one(
     op: str, shape: Sequence[int], *constants: Any, version: int = 0, **attributes: Any
 ) -> Imported:
-    """The reading of a node whose first input has this shape."""
+    """Returns the import of a node whose first input has this shape."""
     names = [f"c{k}" for k in range(len(constants))]
     absent = {name for name, value in zip(names, constants, strict=True) if value is None}
     made = snapshot(
@@ -345,7 +346,7 @@ def test_pads_of_shape_arithmetic() -> None:
 
 
 def is_convex(taken: Snapshot, group: frozenset[int]) -> bool:
-    """No path leaves the group and comes back."""
+    """Whether no path leaves the group and comes back to it."""
     writer = {name: node.id for node in taken.nodes for name in node.writes}
     tainted: set[int] = set()  # outside, and after the group
     for node in taken.nodes:

@@ -31,8 +31,8 @@ def layer(
     constants: dict[str, Any] | None = None,
     **attributes: Any,
 ) -> bytes:
-    """A model of one layer. `parts` are the optional inputs that it has: B and P are constant,
-    states and lengths are fed; `sequence_lens` are constant."""
+    """Returns a model of one layer with the optional inputs `parts`: B, P and `sequence_lens` are
+    constants, states and lengths are fed."""
     chance = np.random.default_rng([units, len(op)])
     directions = 2 if attributes.get("direction") == "bidirectional" else 1
     gates = GATES[op]

@@ -17,7 +17,7 @@ DEFAULT = np.arange(1, 9, dtype=np.float32)
 
 
 def another(place: int) -> Array:
-    """The default, but for one element."""
+    """Returns the default with one element changed."""
     made = DEFAULT.copy()
     made[place] = -3
     return made

@@ -20,7 +20,8 @@ FORMS: dict[str, tuple[int, list[str]]] = {
 
 
 def _model(form: str) -> bytes:
-    """The wrong extent goes through nodes that keep it, change it and write it."""
+    """Returns a model whose wrongly stated extent passes through nodes that keep it, change it or
+    output it."""
     opset, inputs = FORMS[form]
     nodes = [
         node("Relu", ["x"], ["a"]),

@@ -39,7 +39,7 @@ MODELS: dict[str, tuple[Sequence[Any], dict[str, Array]]] = {
 
 
 def _session(data: bytes) -> Any:
-    """On our provider, with the host's fall-back as users have it."""
+    """Returns a session on our provider, with the host's default fallback."""
     import onnxruntime
 
     tflgpu_plugin.register()

@@ -130,7 +130,8 @@ HELD = {"four": 4, "one": 1, "minus_four": -4, "step": 2, "back": -3}
 
 
 def _range(reads: Sequence[str], between: Sequence[Any], kind: type = np.int64) -> bytes:
-    """Twice a Range from the input "a" on, with other numbers that nodes `between` make of it."""
+    """Returns a model of twice a Range that starts at the input "a"; the nodes `between` compute
+    its other numbers."""
     nodes = [*between, node("Range", reads, ["r"]), node("Add", ["r", "r"], ["y"])]
     held = {name: np.array(number, kind) for name, number in HELD.items()}
     held |= {"axis": whole(0), "list": np.array([4], kind)}

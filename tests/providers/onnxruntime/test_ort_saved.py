@@ -66,7 +66,7 @@ class Network:
         return self.op("Transpose", self.op("Reshape", x, shape), perm=perm)
 
     def masking(self) -> str:
-        """-10000 where a word is not to be seen."""
+        """Adds a mask that is -10000 for words to ignore; returns its name."""
         wide = self.op("Unsqueeze", self.op("Unsqueeze", "mask", axes=[1]), axes=[2])
         real = self.op("Cast", wide, to=1)
         hidden = self.op("Sub", self.constant(1.0), real)
@@ -92,7 +92,7 @@ class Network:
 
 
 def transformer(norm: str, gelu: str, masked: bool = False) -> bytes:
-    """Two blocks over embedded words, and a dense head."""
+    """Returns a model of word embeddings, two transformer blocks and a dense head."""
     from onnx import TensorProto, helper, numpy_helper
 
     net = Network()
@@ -155,7 +155,7 @@ def test_all_nodes_of_a_saved_transformer_run(
 
 
 def single(one: Any, feeds: dict[str, Array], constants: dict[str, Array]) -> bytes:
-    """A model of one node of com.microsoft."""
+    """Returns a model of one node of the domain com.microsoft."""
     from onnx import TensorProto, helper, numpy_helper
 
     given = [

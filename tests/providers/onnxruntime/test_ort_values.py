@@ -25,7 +25,8 @@ def scales(*shape: int) -> Array:
 
 
 def computed(node: Node, *fed: Array) -> list[Array]:
-    """The results; integers as stored numbers. `fed` are the inputs that are no constants."""
+    """Returns the results, integers as stored numbers. `fed` are the inputs that are not
+    constants."""
     reading = node.read()
     assert not reading.refusals, reading.refusals
     graph, waiting = reading.graph, iter(fed)
@@ -78,7 +79,7 @@ def test_all_bits_go_where_there_are_not_so_many(
 
 
 def real(numbers: Array, scale: Any, zero: Any, axis: int = -1) -> Array:
-    """scale * (stored - zero), both along an axis where there are several."""
+    """Returns scale * (stored - zero); scale and zero may be arrays along an axis."""
     shape = [1] * numbers.ndim
     if np.size(scale) > 1 or np.size(zero) > 1:
         shape[axis] = max(np.size(scale), np.size(zero))

@@ -67,7 +67,7 @@ print("on", y.device_name())
 
 
 def environment(version: str, package: str = "onnxruntime") -> Path:
-    """A Python with this onnxruntime, made once; see `run_in` for all else that it needs."""
+    """Returns a Python environment with this onnxruntime, created once (see `run_in`)."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tflgpu-tests"
     where = cache / f"{package}-{version}-{sys.version_info[0]}{sys.version_info[1]}-any"
     python = where / "bin" / "python"

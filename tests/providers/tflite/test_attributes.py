@@ -61,7 +61,7 @@ def built(family: str) -> list[tuple[str, raised.AnyCase, raised.AnyCase, Graph]
 
 
 def planned(graph: Graph, target: Target) -> Plan | None:
-    """None where a sentence refuses it."""
+    """Returns the plan, or None if the node is refused with a sentence."""
     if support.support(graph, graph.nodes[0], target):
         return None
     try:
@@ -106,7 +106,7 @@ def test_runs(family: str) -> None:
 
 
 def _alike(near: Graph, far: Graph) -> bool:
-    """Results have the same extents: a padding may add to them."""
+    """Whether results have the same extents; those of a padding may be larger."""
     return [near.shape(t) for t in near.outputs] == [far.shape(t) for t in far.outputs]
 
 
@@ -122,7 +122,7 @@ def _problem(case: raised.AnyCase) -> str | None:
 
 
 def _run(case: raised.AnyCase) -> list[Array]:
-    """The outputs, from values that do not depend on what was raised."""
+    """Returns the outputs for inputs that do not depend on the raised attribute."""
     graph = raised.graph(case)
     if not isinstance(case, Case):
         fed = dict(zip(graph.inputs, node_cases.feeds(case), strict=True))

@@ -23,7 +23,8 @@ def negated(part: Model, x: int) -> int:
 
 
 def tiled(part: Model, x: int) -> int:
-    """Tiles to another shape than the model says: x determines how often."""
+    """Adds a tile whose result has another shape than the model states: x determines the
+    repeats."""
     axes, one = part.constant(np.array([0, 1], np.int32)), part.constant(np.array([1], np.int32))
     most = part.op("REDUCE_MAX", [x, axes], "ReducerOptions", {}, shape=(), dtype="f32")
     times = part.op("CAST", [most], "CastOptions", {"outDataType": "INT32"}, shape=(), dtype="i32")
@@ -35,7 +36,7 @@ def tiled(part: Model, x: int) -> int:
 
 
 def spread(model: Model, given: int) -> int:
-    """Nothing but the shape of the composite's result counts."""
+    """Adds nodes of whose result only the shape counts."""
     row = model.op("NEG", [model.input("row", (1, 3))], shape=(1, 3))
     extents = model.op("SHAPE", [given], "ShapeOptions", {"outType": 2}, shape=(2,),
                        dtype="i32")  # fmt: skip

@@ -73,7 +73,7 @@ def cast(given: Array, before: str, after: str, dtype: str) -> Case:
 
 
 def moved(op: str, *more: Array, options: Any = (None, {}), parts: int = 1) -> list[Case]:
-    """An operator that moves float32, int32 and int8."""
+    """Returns an operator that moves float32, int32 and int8."""
     found = []
     for value, dtype, version in ((X, "f32", 1), (N, "i32", 1), (B, "i8", 2)):
         scaled = (HERE,) if dtype == "i8" else ()
@@ -182,7 +182,7 @@ CASES: list[Case] = [
 
 
 def build(case: Case) -> tuple[Model, list[int]]:
-    """The case, and beside it what a run is about: a sum of its input."""
+    """Returns the case with a further sum of its input, which is computed at run time."""
     model = Model()
     given = []
     for k, value in enumerate(case.inputs):
@@ -277,7 +277,7 @@ def test_what_is_not_worked_out(op: str, inputs: tuple[Array, ...], host: str) -
 
 
 def _is_known(row: HostOp) -> bool:
-    """Its results are worked out of constants."""
+    """Whether its results are folded from constants."""
     op = internal.row(row.op)
     return evaluation.known(op) if op else row.build is not None and not row.of_shapes
 

@@ -33,7 +33,7 @@ TREES: dict[str, dict[str, Any]] = {
 
 
 def weights(kind: str = "float16") -> Array:
-    """Most are zero."""
+    """Returns weights of which most are zero."""
     random = np.random.default_rng(0)
     dense = random.normal(size=(8, 1, 1, 16)) * (random.random((8, 1, 1, 16)) < 0.3)
     return dense.astype(kind)
@@ -47,7 +47,8 @@ def convolution(model: Model, w: int) -> None:
 
 
 def four_nodes(tree: dict[str, Any]) -> bytes:
-    """The smallest part of MediaPipe's sparse models: DENSIFY -> DEQUANTIZE -> CONV_2D -> RELU."""
+    """Returns the smallest part of MediaPipe's sparse models: DENSIFY -> DEQUANTIZE -> CONV_2D ->
+    RELU."""
     model, dense = Model(), weights()
     stored = model.sparse(dense, sparse.encode(dense, **tree), "stored")
     half = model.op("DENSIFY", [stored], "DensifyOptions", shape=dense.shape, dtype="f16")
@@ -58,7 +59,8 @@ def four_nodes(tree: dict[str, Any]) -> bytes:
 def left_chain(
     maker: str, quantization: Quantization | None = None, is_complex: bool = False
 ) -> bytes:
-    """Weights that `maker` computes of a constant, transposed; nothing works that out before."""
+    """Returns weights that `maker` computes from a constant, transposed; they are not folded before
+    the run."""
     model = Model()
     table = model.constant(np.moveaxis(weights("float32"), 0, 3), "table")
     held = model.tensors[table]
@@ -237,7 +239,7 @@ def test_sparse_constants_are_read(shape: tuple[int, ...], tree: dict[str, Any])
 
 
 def _listed(change: Any) -> sparse.Sparse:
-    """A 4 x 6 constant of which the second level is listed, damaged."""
+    """Returns a sparse 4 x 6 constant whose second level is a list of indices, with damage."""
     made = sparse.encode(np.eye(4, 6, dtype=np.float32), csr=[1])
     change(made)
     return made

@@ -256,7 +256,8 @@ def test_a_shape_that_cannot_be_built_runs_on_the_kernels_of_the_host(host: str)
 
 @pytest.fixture
 def heard() -> Iterator[None]:
-    """Ctrl-C is heard, also where whoever started the tests ignores it (in the background)."""
+    """Makes Ctrl-C effective where the parent process of the tests ignores it (in the
+    background)."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -95,7 +95,7 @@ def test_shapes_come_from_the_kernels_of_the_host(
 
 
 def unless(reshaped: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuses shapes as long as nothing can be planned."""
+    """Returns a callback that refuses shapes as long as nothing can be planned."""
 
     def given(self: Placed, shapes: Any) -> Graph:
         if engine.Partition.planned is refuse:
@@ -166,7 +166,7 @@ def test_a_number_beyond_int32(host: str) -> None:
 
 
 def hosts_model() -> bytes:
-    """y = -x in int64."""
+    """Returns a model of y = -x in int64."""
     from conformance.models.tflite import Model
 
     model = Model()
@@ -238,7 +238,7 @@ def test_a_place_outside_is_an_error_of_the_host(host: str, operator: str) -> No
 
 
 def outcome(interpreter: Any, feed: Any) -> list[float] | str:
-    """The elements of the first output of a run, or the host's words for its error."""
+    """Returns the elements of the first output of a run, or the host's error message."""
     try:
         return [float(v) for v in hosts.invoke(interpreter, feed)[0][0].reshape(-1)]
     except RuntimeError as error:

@@ -20,7 +20,7 @@ STEPS = "would be launched at every step of a loop"
 
 
 def _where(report: Any, reason: str = STEPS) -> tuple[set[str], set[str]]:
-    """Operators on the GPU, and those that stay for this reason."""
+    """Returns the operators on the GPU, and those that stay on the CPU for this reason."""
     return (
         {node.op for node in report.nodes if node.where == "gpu"},
         {node.op for node in report.nodes if reason in (node.reason or "")},
@@ -94,7 +94,8 @@ def test_a_branch_in_a_loop_is_run_at_every_step(host: str) -> None:
 
 
 def _looped(op: str, units: int) -> bytes:
-    """A layer in a Loop or Scan over three steps, or in both branches of an If."""
+    """Returns a model of a layer in a Loop or Scan over three steps, or in both branches of an
+    If."""
     helper = pytest.importorskip("onnx").helper
     kinds = {"f": 1, "i": 7, "b": 9}
 

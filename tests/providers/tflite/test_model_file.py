@@ -42,7 +42,7 @@ class Memory:
 
 
 def wanted(content: bytes, number: int) -> tuple[list[int], list[int]]:
-    """By the hosts' own reader of such files."""
+    """Returns what the hosts' own reader finds in the file."""
     from conformance.models.tflite_file import schema
 
     graph = schema().ModelT.InitFromPackedBuf(content, 0).subgraphs[number]
@@ -135,7 +135,8 @@ def test_a_file_that_is_cut_short(length: int) -> None:
 
 @contextmanager
 def listed(count: int, items: int) -> Iterator[model_file.File]:
-    """A table at 16 whose only field is a list with this count, with so many items behind it."""
+    """Returns a table at 16 whose only field is a list with this count, followed by so many
+    items."""
     data = struct.pack("<8xHHHxxiiI", 6, 8, 4, 8, 4, count) + struct.pack(
         f"<{items}i", *range(items)
     )

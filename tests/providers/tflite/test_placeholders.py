@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
 
 
 def prepared(model: bytes, host: str, kernels: str, **options: Any) -> tuple[Any, Any]:
-    """(an interpreter that is not allocated yet, its delegate)."""
+    """Returns (an interpreter that is not allocated yet, its delegate)."""
     made = delegate(host, **options)
     return hosts.interpreter(model, host, kernels, experimental_delegates=[made]), made
 

@@ -35,7 +35,7 @@ def unpooled(model: Model, values: int, indices: int) -> int:
 
 
 def whole(visible: bool = False) -> bytes:
-    """Maxima and back; the indices may be an output, too."""
+    """Returns a model of max pooling and unpooling; the indices may be an output, too."""
     model = Model()
     values, indices = pooled(model, model.input("x", SHAPE))
     model.output(unpooled(model, values, indices), *([indices] if visible else []))

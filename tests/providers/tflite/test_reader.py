@@ -27,7 +27,7 @@ from tflgpu_plugin.providers.tflite.host_node import RawNode
 def host_node(
     op: str, struct: str, inputs: tuple[int | None, ...] = (0, 1), **fields: Any
 ) -> RawNode:
-    """A node with these parameters, tensor k having rank 1."""
+    """Returns a node with these parameters; its tensors have rank 1."""
     params = native.ffi.new(f"{struct} *", fields)
     tensors = {k: Tensor(str(k), (4,)) for k in range(24)}
     code = codes.operators().index(op)
@@ -252,7 +252,7 @@ def test_parameters_that_are_not_there() -> None:
 
 
 def custom_node(op: str, *numbers: int, tail: bytes = b"") -> RawNode:
-    """A custom node whose parameters are these int32."""
+    """Returns a custom node whose parameters are these int32."""
     raw = b"".join(number.to_bytes(4, "little", signed=True) for number in numbers) + tail
     null, tensors = native.ffi.NULL, {k: Tensor(str(k), (4,)) for k in range(10)}
     return RawNode(native.ffi, 0, codes.CUSTOM, op, 1, (0, 1), (9,), null, tensors, custom=raw)

@@ -25,7 +25,8 @@ def answers(interpreter: Any, feeds: list[Any]) -> list[Any]:
 
 
 def compared(loop: Loop, host: str, kernels: str = "reference", **options: Any) -> Any:
-    """The report of a model that has the answers of the CPU kernels."""
+    """Returns the report of the model, after comparing its results with those of the CPU
+    kernels."""
     model = loop.model()
     interpreter, delegate = interpreters.gpu(model, host, kernels, **options)
     for seed in range(2):
@@ -34,7 +35,7 @@ def compared(loop: Loop, host: str, kernels: str = "reference", **options: Any) 
 
 
 def whole(report: Any) -> bool:
-    """All nodes ran as one partition, those of the body by not being there."""
+    """Whether all nodes ran as one partition; nodes of the body do not appear."""
     return [node.op for node in report.nodes] == ["WHILE", "FULLY_CONNECTED"] and (
         {node.where for node in report.nodes} == {"gpu"} and report.runs == 2
     )

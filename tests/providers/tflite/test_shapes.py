@@ -26,7 +26,8 @@ adapter = pytest.mark.adapter
 
 
 def chain(op: str, value: Array | None) -> Graph:
-    """x and a shape feed `op`, whose result y feeds RELU."""
+    """Returns a model in which x and a shape are inputs of `op`, whose result y is the input of
+    RELU."""
     tensors = [
         Tensor("x", (2, 3)), Tensor("shape", (2,), "i32", value),
         Tensor("y", (3, 2)), Tensor("z", (3, 2)), Tensor("other", (2, 3)),
@@ -63,7 +64,7 @@ def test_what_is_after_a_computed_shape(op: str, constant: bool, unknown: bool) 
 
 
 def claimed(model: bytes, host: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
-    """The graph that the frontend hands over for this model."""
+    """Returns the graph that the frontend passes on for this model."""
     graphs: list[Graph] = []
     original = engine.claim
 

@@ -16,7 +16,7 @@ KERNELS = "default"  # of the reference ones some hosts lack RFFT2D
 
 
 def frames(lengths: int | None = None) -> Model:
-    """|RFFT2D| of frames, as many as a run has; lengths may be an input."""
+    """Returns a model of |RFFT2D| over any number of frames; lengths may be an input."""
     m = Model()
     x = m.input("x", (2, 1, 20), signature=(-1, 1, 20))
     given = m.constant(np.array([1, 32], np.int32)) if lengths is None else m.input(

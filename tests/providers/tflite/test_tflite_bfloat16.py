@@ -42,7 +42,8 @@ def cast(model: Model, x: int, held: str, wanted: str, shape: Any = SHAPE) -> in
 
 
 def moved(op: str, shape: Any, *more: Any, table: str = "", **options: Any) -> Any:
-    """An operator of bfloat16 values of shape `of`, with further constants, and its options."""
+    """Returns an operator over bfloat16 values of shape `of`, its further constants, and its
+    options."""
     version, of = options.pop("version", 1), options.pop("of", SHAPE)
 
     def add(model: Model, x: int) -> tuple[int, Any]:
@@ -123,7 +124,7 @@ def test_every_row_has_a_model() -> None:
 
 
 def same(model: bytes, given: Any, everything: bool = True) -> Any:
-    """Ours, after comparing bits with the host's."""
+    """Returns our results, after comparing them with the host's bit by bit."""
     cpu = hosts.interpreter(model, HOST)
     ours, made = gpu(model, HOST, force=1)
     results = []

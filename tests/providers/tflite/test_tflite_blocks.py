@@ -41,7 +41,7 @@ class Block:
         return self.op("MUL", a, b, table="MulOptions")
 
     def normalized(self, x: int) -> int:
-        """LayerNormalization of Keras."""
+        """Returns nodes for LayerNormalization as Keras writes it."""
         axes, keep = self.const((-1,), "i32"), {"keepDims": True}
         mean = self.op("MEAN", x, axes, table="ReducerOptions", **keep)
         squares = self.op("SQUARED_DIFFERENCE", x, mean, table="SquaredDifferenceOptions")
@@ -68,7 +68,8 @@ class Block:
 
 
 def transformer() -> bytes:
-    """Attention and a dense pair around GELU, each after a normalization and with a sum around."""
+    """Returns a transformer block: attention and two dense layers around GELU, each after a
+    normalization and with a residual."""
     b = Block()
     x = b.model.input("x", (1, LENGTH, WIDTH))
     y = b.normalized(x)
@@ -85,7 +86,8 @@ def transformer() -> bytes:
 
 
 def convnext() -> bytes:
-    """Depthwise convolution, normalization, two dense layers around GELU, scale and sum."""
+    """Returns a ConvNeXt block: depthwise convolution, normalization, two dense layers around GELU,
+    scale and residual."""
     b = Block()
     x = b.model.input("x", (1, 6, 5, WIDTH))
     options = {"padding": "SAME", "strideH": 1, "strideW": 1, "depthMultiplier": 1}
@@ -97,8 +99,8 @@ def convnext() -> bytes:
 
 
 def spectrum() -> bytes:
-    """A logarithmic spectrum, stretched to 0 to 1: squares, sums, a choice, its least and largest
-    value, and parts of it side by side, as in models of sound."""
+    """Returns the logarithmic spectrum of an audio model, scaled to 0 to 1: squares, sums, a
+    selection, its least and largest value, and concatenated parts."""
     b = Block()
     x = b.model.input("x", (1, 20, 9))
     squares = b.op("SUM", b.op("SQUARE", x), b.const((-1,), "i32"), table="ReducerOptions",

@@ -20,7 +20,7 @@ AXES = {"keepDims": True}
 
 
 def places(model: Model) -> int:
-    """ARG_MAX over 9 channels: [3, 5], integers up to 8."""
+    """Returns a model of ARG_MAX over 9 channels: [3, 5], integers up to 8."""
     axis = model.constant(np.int32(-1))
     kind = {"outputType": "INT32"}
     x = model.input("x", (3, 5, 9))

@@ -59,7 +59,8 @@ def agree(interpreter: Any, model: bytes, host: str, sequence: Iterable[Any]) ->
 
 
 def left(made: Any) -> set[str]:
-    """Operators of which nodes are on the CPU, less those that only fetch and keep variables."""
+    """Returns the operators of nodes on the CPU, without those that only read and write
+    variables."""
     nodes = tflgpu_plugin.report(made).nodes
     return {node.op for node in nodes if node.where == "cpu"}.difference(HELD)
 

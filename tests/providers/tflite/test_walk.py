@@ -20,7 +20,8 @@ Step = tuple[str, Sequence[int | None], int, Mapping[str, Any]]
 def walk(
     given: Sequence[Tensor], *steps: Step, refusal: Refusal | None = None, **more: Any
 ) -> Imported:
-    """Tensor k is the k-th; each step is an operator, its inputs, its output and attributes."""
+    """Returns a model in which tensor k is the k-th; each step is an operator, its inputs, its
+    output and attributes."""
     nodes = [host_models.node(k, op, inputs, (output,), attributes, refusal)
              for k, (op, inputs, output, attributes) in enumerate(steps)]  # fmt: skip
     shapes = {k: given[k].shape for k in more.get("loose", ())}
@@ -32,7 +33,7 @@ def last(made: Imported) -> Node:
 
 
 def known(made: Imported) -> set[int]:
-    """Results that were worked out."""
+    """Returns the results that were folded."""
     return {t for node in made.graph.nodes if node.op == FOLDED for t in node.outputs}
 
 

@@ -51,7 +51,8 @@ class Program:
     kept: Sequence[providers.Subgraph] = ()
 
     def accelerate(self, shapes: Mapping[str, tuple[int, ...]]) -> providers.Claim:
-        """Hand the program over for inputs of these shapes, and keep the partitions."""
+        """Passes the program to the provider for inputs of these shapes, and keeps the
+        partitions."""
         facts = providers.Facts(judge=providers.judge({"force": True}))
         found = providers.import_(self.model(shapes), TABLE, facts)
         self.claim = providers.claim(found)
@@ -59,7 +60,7 @@ class Program:
         return self.claim
 
     def model(self, shapes: Mapping[str, tuple[int, ...]]) -> providers.HostModel:
-        """The program as plain data."""
+        """Returns the program as plain data."""
         values = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
         values |= self.constants
         for step in self.steps:
@@ -77,7 +78,7 @@ class Program:
         )  # fmt: skip
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """The results; steps that belong to a partition run with it."""
+        """Returns the results; the steps of a partition run together."""
         values: dict[str, Array] = {**self.constants, **inputs}
         partitions = self.claim.partitions if self.claim else []
         inside = {n for partition in partitions for n in partition.nodes}
