@@ -6,7 +6,7 @@ sentence for the host."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set as AbstractSet
+from collections.abc import Sequence
 from typing import Any
 
 from tflgpu_plugin import providers
@@ -21,7 +21,7 @@ from tflgpu_plugin.providers import (
     native,
 )
 
-from . import codes, delegates, loops, reader, refusals, snapshot
+from . import codes, delegates, loops, reader, refusals, snapshot, variables
 from .snapshot import Snapshot
 from .tensors import listed
 
@@ -111,7 +111,9 @@ def _place_new(
         others = (other.ports for other in found if other is not kept)
         stays = {key for ports in others for key in ports} if host.graph.fused else set()
         callers = tuple(node for node in partition.nodes if node in taken.graphs)
-        prepared.placed.append(place(delegate.pointer, partition, kept, stays, callers))
+        keeps = variables.may_stay(native.ffi, context, [int(key) for key in kept.states])
+        manner = delegates.Manner(frozenset(stays), callers, keeps)
+        prepared.placed.append(place(delegate.pointer, partition, kept, manner))
         prepared.replaced |= {g for node in callers for g in taken.graphs[node]}
     prepared.decide(claim.refusals)
 
@@ -131,8 +133,7 @@ def _place_again(
             graph = old.kept.reshaped(old.kept.shapes, judge).runs()
             given = delegate.options, delegate.adapter
             partition = providers.rebuild_partition(old.nodes, graph, *given)
-        was = old.kept, old.stays, old.callers
-        prepared.placed.append(placed := place(delegate.pointer, partition, *was))
+        prepared.placed.append(placed := place(delegate.pointer, partition, old.kept, old.manner))
         if handle is not None:
             made = (native.ffi.cast("tg_partition *", one) for one in (placed.handle, handle))
             native.lib.tg_partition_adopt(*made)
@@ -150,15 +151,10 @@ def preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
 
 
 def place(
-    pointer: Any,
-    partition: Partition,
-    kept: Subgraph,
-    stays: AbstractSet[str],
-    callers: tuple[int, ...],
+    pointer: Any, partition: Partition, kept: Subgraph, manner: delegates.Manner
 ) -> delegates.Placed:
     """Returns the native kernel of a partition, with its first plan. `kept` is its part of the
-    host's graph. Outputs in `stays` remain on the device until the host asks for them; `callers`
-    are nodes that run other graphs of the model."""
+    host's graph."""
     ffi = native.ffi
     spec = ffi.new("tg_kernel_spec *")
     lists = {
@@ -167,20 +163,21 @@ def place(
         "output": map(int, kept.outputs),
         "state": map(int, kept.states),
         "shape_only": map(int, kept.others),
-        "caller": callers,
+        "caller": manner.callers,
     }
     arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
     for name, array in arrays.items():
         setattr(spec, f"{name}_list", array)
         setattr(spec, f"{name}_count", len(array))
-    flags = ffi.new("uint8_t[]", [int(key in stays) for key in kept.outputs])
+    flags = ffi.new("uint8_t[]", [int(key in manner.stays) for key in kept.outputs])
     operators = {node.id: node.title for node in kept.model.nodes}
     words = "\n".join(operators.get(node, "") for node in sorted(partition.nodes))
     names = ffi.new("char[]", words.encode())
     spec.stays, spec.number, spec.names = flags, partition.number, names
+    spec.keeps_states = manner.keeps_states
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
-    placed = delegates.Placed(partition, kernel, kept, stays, callers)
+    placed = delegates.Placed(partition, kernel, kept, manner)
     placed.add(kernel, kept.shapes, partition.instance.output_shapes, partition.instance)
     return placed
 

@@ -13,17 +13,27 @@ from tflgpu_plugin.providers import GraphRecord, Instance, Partition, Report, Su
 GRAPHS = 64  # records of other graphs that a delegate keeps for its report
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How a kernel handles values: outputs in `stays` remain on the device until the host asks for
+    them, `callers` are nodes that run other graphs of the model, and `keeps_states` says that the
+    variables remain on the device between runs."""
+
+    stays: AbstractSet[str]
+    callers: tuple[int, ...]
+    keeps_states: bool
+
+
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
     """A partition that the host runs. `handle` is its native kernel, with a plan per set of shapes.
     The kernel and `partition` hold device memory, and are released when the host has freed the
-    kernel; `kept` remains. `stays` and `callers` are as in `delegate.place`."""
+    kernel; `kept` remains."""
 
     closed = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
 
     kept: Subgraph
-    stays: AbstractSet[str]
-    callers: tuple[int, ...]
+    manner: Manner
 
     def __post_init__(self) -> None:
         super().__post_init__()

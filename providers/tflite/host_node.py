@@ -37,11 +37,7 @@ class RawNode:
 
     def library(self) -> str:
         """Returns the path of the host's library, "" where the system does not know it."""
-        if self.context is None:
-            return ""
-        held = self.ffi.new("char[]", MOST_PATH)
-        native.lib.tg_tflite_library(self.context, held, MOST_PATH)
-        return str(self.ffi.string(held).decode(errors="replace"))
+        return "" if self.context is None else library(self.ffi, self.context)
 
     def params(self, struct: str) -> Any:
         """Returns the node's parameters as a struct of tflite/abi.h, or raises Unsupported."""
@@ -96,6 +92,13 @@ class RawNode:
         """Returns the value of an input that is a constant, else None."""
         tensor = self.inputs[position] if position < len(self.inputs) else None
         return None if tensor is None else self.tensors[tensor].data
+
+
+def library(ffi: Any, context: Any) -> str:
+    """Returns the path of the library of a graph's host, "" where the system does not know it."""
+    held = ffi.new("char[]", MOST_PATH)
+    native.lib.tg_tflite_library(context, held, MOST_PATH)
+    return str(ffi.string(held).decode(errors="replace"))
 
 
 def execution_plan(ffi: Any, context: Any) -> tuple[int, ...]:

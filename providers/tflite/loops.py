@@ -30,6 +30,14 @@ def is_repeated(ffi: Any, context: Any) -> bool:
         return _repeats(ffi, context, first, False, set())
 
 
+def is_first(ffi: Any, context: Any) -> bool:
+    """Whether `context` (tgl_context *) is the first graph of its model. Raises HostError."""
+    if context.acquire_subgraph == ffi.NULL:
+        return False
+    with opened(ffi, context, FIRST) as first:
+        return bool(first == context)
+
+
 def _repeats(
     ffi: Any, context: Any, graph: Any, repeated: bool, seen: set[tuple[int, bool]]
 ) -> bool:

@@ -141,6 +141,7 @@ READ = (
 OPS = ("test_op_names", "test_passes", "test_functions", "test_merge", "test_compiler")
 _NATIVE = (
     "test_native",
+    "test_kept_states",
     "test_refused_calls",
     "test_plans",
     "test_symbols",
@@ -158,6 +159,7 @@ _NATIVE = (
 )
 _NATIVE_TFLITE = (
     "test_native",
+    "test_kept_states",
     "test_fake_host",
     "test_exit",
     "test_variables",
@@ -297,6 +299,8 @@ TESTS: dict[str, Sequence[str]] = {
         "test_ort_extents",
         *_ONNX,
     ),
+    "variables": ("test_kept_states",),
+    "native/states": ("test_kept_states", "test_symbols"),
     "native/symbols": ("test_symbols", "test_symbol_tables", "test_symbol_memory"),
     "likely": ("test_ort_run_values", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops

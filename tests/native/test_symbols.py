@@ -174,9 +174,14 @@ def test_an_output_stays_on_the_device(started: Make) -> None:
     assert running.built == [0]
 
 
-def test_a_state_goes_from_shape_to_shape(started: Make) -> None:
-    """It is right after prepared commands are dropped, and when the host sets it between runs."""
-    running = started(copying(), states=(V,), change=lambda made: counting(made, 16))
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_state_goes_from_shape_to_shape(started: Make, keeps: bool, plain: bool) -> None:
+    """And from plan to plan where these are `plain`. It is right after prepared commands are
+    dropped, and when the host sets it between runs. The program sometimes looks where it is kept
+    on the device, and at last has a view."""
+    more = {"states": (V,), "keeps_states": keeps, "plain": plain}
+    running = started(copying(), change=lambda made: counting(made, 16), **more)
     mine, total = np.zeros(16, np.float32), np.float32(0)
     for _ in range(4):
         running.made.run([np.zeros(8, np.float32)], [mine])
@@ -184,9 +189,14 @@ def test_a_state_goes_from_shape_to_shape(started: Make) -> None:
     for step, n in enumerate((8, 8, 8, 20, *[21] * 12, 8, 8, 8, 9)):
         if step == 5:
             running.data[V][:] = total = np.float32(1000)
-        assert running.run(n)
+        assert running.run(n) or plain
         total += n
-        assert np.all(running.data[V] == total), step
+        if not keeps or step in (2, 4, 10, 12):
+            assert np.all(running.show(V, stays=step == 12) == total), step
+        elif step < 12:
+            assert np.isnan(running.data[V]).all(), step
+        else:
+            assert np.all(running.data[V] == total), step
 
 
 def test_a_state_may_change_its_size(started: Make) -> None:

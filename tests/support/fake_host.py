@@ -12,6 +12,7 @@ import numpy as np
 from tests.native.test_refused_calls import Spec, host
 from tests.support import native_plans
 from tflgpu_plugin import native
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.native import library_path
 
 OK, NO_HANDLE, DYNAMIC, ARENA = 0, -1, 4, 2
@@ -33,6 +34,7 @@ class Host:
     stays: bool = False
     shape_only: tuple[int, ...] = ()
     states: tuple[int, ...] = ()
+    keeps_states: bool = False
     explicit: bool = True
     refusal: bytes = b""
     status: int = OK
@@ -160,6 +162,7 @@ class Host:
                 "shape_only": list(self.shape_only), "state": list(self.states),
             }  # fmt: skip
             given = ffi.new("tg_kernel_spec *", {"number": number})
+            given.keeps_states = self.keeps_states
             for name, values in lists.items():
                 setattr(given, f"{name}_list", self.keep(ffi.new("int32_t[]", values)))
                 setattr(given, f"{name}_count", len(values))
@@ -200,6 +203,12 @@ class Host:
         failed = self.delegate.copy_from_handle(self.context, self.delegate, handle, tensor)
         assert bool(failed) == (len(self.said) > before)
         return self.said[-1] if failed else ""
+
+    def show(self, k: int, stays: bool = False) -> Array:
+        """Returns the host's memory of a variable as a program sees it."""
+        memory = self.tensors[k].data
+        native.call(native.lib.tg_tflite_show_state, memory, self.tensors[k].bytes, int(stays))
+        return self.data[k]
 
     def free(self, k: int = 0) -> None:
         self.registration.free(self.context, self.nodes[k].user_data)

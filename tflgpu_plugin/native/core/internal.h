@@ -301,8 +301,6 @@ typedef struct tgi_slot {
   uint64_t bytes;                  /* of the tensor in the present shape; under run_lock */
   uint64_t made;                   /* the bytes with which the replay was created */
   uint64_t place;                  /* offset in the staging buffer, for a buffer that cannot be mapped itself */
-  uint8_t *shadow;                 /* of states: a copy of what the last run left in host memory */
-  bool shadow_valid;
   uint8_t *mapped;                 /* of inputs: the mapped buffer, ready for the next run's bytes; of outputs: mapped memory that
                                     * still holds the bytes of the tensor at `lent_to`; under run_lock */
   void *lent_to;
@@ -330,6 +328,7 @@ struct tg_replay {
   WGPUCommandBuffer prepared;      /* commands for the next plain run, encoded during the last one; under run_lock */
   tgi_timestamping prepared_timestamping;
   uint64_t prepared_shape;         /* `shape` when `prepared` was encoded */
+  bool prepared_keeps_states;
   uint64_t shape;                  /* number of the present setting, 0 for that of the creation; under run_lock */
   struct tgi_symbols *symbols;     /* of the present setting, or NULL */
   uint32_t repeats;                /* successful runs with the present setting */
@@ -354,6 +353,7 @@ typedef struct tgi_ports {
   const tg_port *inputs, *outputs, *states;
   const bool *stay;                /* for each output, whether its bytes may stay in mapped memory after the run; NULL: none may */
   struct tgi_readback *const *readbacks;           /* for each output, the copy that the host reads later, or NULL; NULL: none */
+  bool keeps_states;               /* states stay on the device after the run; those with host memory are uploaded before it */
 } tgi_ports;
 
 typedef struct tgi_traffic {

@@ -17,13 +17,9 @@ static void put_numbers(tg_replay *replay, const tgi_symbols *symbols, const int
   }
 }
 
-/* Sets the sizes of ports. A state whose size changes is uploaded again. */
 static void put_bytes(tg_replay *replay, const uint64_t *bytes) {
-  for (tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++) {
-    uint64_t now = bytes ? *bytes++ : slot->made;
-    slot->shadow_valid &= now == slot->bytes;
-    slot->bytes = now;
-  }
+  for (tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++)
+    slot->bytes = bytes ? *bytes++ : slot->made;
 }
 
 int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err) {

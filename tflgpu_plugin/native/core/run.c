@@ -15,12 +15,14 @@ static void encode(const tgi_run *r, bool staged, WGPUCommandEncoder encoder) {
   tgi_ports_encode_outputs(r, encoder);
 }
 
-/* Returns whether commands for this run may serve other runs, too: it runs all steps, from host memory to host memory. */
+/* Returns whether commands for this run may serve other runs, too: it runs all steps, from host memory to host memory
+ * (states may stay on the device). */
 static bool is_plain(const tgi_run *r) {
   const tg_replay *replay = r->replay;
   bool plain = r->steps == replay->step_count;
   for (size_t i = 0; i < replay->input_count; i++) plain &= !r->inputs[i].device;
-  for (size_t i = 0; i < tgi_result_count(r); i++) plain &= tgi_result(r, i)->host && !tgi_result(r, i)->device;
+  size_t fetched = r->keeps_states ? replay->output_count : tgi_result_count(r);
+  for (size_t i = 0; i < fetched; i++) plain &= tgi_result(r, i)->host && !tgi_result(r, i)->device;
   return plain;
 }
 
@@ -45,18 +47,20 @@ static void prepare_next(const tgi_run *r) {
   if (is_plain(r)) replay->prepared = make_commands(r, true, &ignored);
   replay->prepared_timestamping = r->timestamping;
   replay->prepared_shape = replay->shape;
+  replay->prepared_keeps_states = r->keeps_states;
 }
 
 /* Gets rid of prepared commands for another shape than that of the last runs, by submitting them: wgpu-native leaks commands that
- * are not submitted. They compute with the inputs of the last run; the present run writes its inputs afterwards. */
+ * are not submitted. They compute with the inputs and states of the last run; the present run writes its own afterwards, unless the
+ * states are kept. */
 static int drop_prepared(const tgi_run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   WGPUSubmissionIndex index;
   if (!replay->prepared || replay->prepared_shape == replay->shape || replay->repeats < LASTING) return 0;
+  if (r->keeps_states && replay->state_count) return 0;
   int failed = tgi_queue(replay->device, &replay->prepared, &index, err);
   W(CommandBufferRelease)(replay->prepared);
   replay->prepared = NULL;
-  for (size_t i = 0; i < replay->state_count; i++) replay->states[i].shadow_valid = false;
   return failed;
 }
 
@@ -64,7 +68,7 @@ static WGPUCommandBuffer take_commands(tgi_run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   WGPUCommandBuffer prepared = replay->prepared;
   bool like = replay->prepared_timestamping == r->timestamping && replay->prepared_shape == replay->shape &&
-              r->staged == (replay->upload != NULL);
+              replay->prepared_keeps_states == r->keeps_states && r->staged == (replay->upload != NULL);
   if (!prepared || !like || !is_plain(r)) return make_commands(r, r->staged, err);
   replay->prepared = NULL;
   return prepared;
@@ -130,10 +134,7 @@ static int run_locked(tgi_run *r, tg_error *err) {
   if (tgi_reshape(r->replay, r->setting, err) || tgi_ports_check(r, err)) return 1;
   if (r->timestamps && tgi_timestamps_ready(r->replay, err)) return 1;
   tgi_ports_write_mapped(r);
-  if (submit(r, &ticket, err) || finish(r, &ticket, err)) {
-    for (size_t i = 0; i < r->replay->state_count; i++) r->replay->states[i].shadow_valid = false;
-    return 1;
-  }
+  if (submit(r, &ticket, err) || finish(r, &ticket, err)) return 1;
   r->traffic.nanoseconds = tgi_now() - r->start;
   if (r->replay->repeats < UINT32_MAX) r->replay->repeats++;
   return r->timestamps ? tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err) : 0;
@@ -152,7 +153,8 @@ int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_port
                    tgi_traffic *traffic, tg_error *err) {
   static atomic_flag first = ATOMIC_FLAG_INIT;
   tgi_run r = {.replay = replay, .setting = setting, .inputs = ports->inputs, .outputs = ports->outputs,
-               .states = ports->states, .stay = ports->stay, .readbacks = ports->readbacks, .steps = replay->step_count};
+               .states = ports->states, .stay = ports->stay, .readbacks = ports->readbacks,
+               .keeps_states = ports->keeps_states, .steps = replay->step_count};
   if (options) {
     r.timestamps = options->timestamps;
     if (options->stop_after && options->stop_after < r.steps) r.steps = options->stop_after;
@@ -176,7 +178,7 @@ int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_port
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                   const tg_run_options *options, tg_error *err) {
   tgi_traffic traffic;
-  tgi_ports ports = {inputs, outputs, states, NULL, NULL};
+  tgi_ports ports = {inputs, outputs, states, NULL, NULL, false};
   return tgi_replay_run(replay, NULL, &ports, options, &traffic, err);
 }
 
@@ -199,7 +201,7 @@ static int read_output(tg_replay *replay, size_t index, void *host, uint64_t byt
 }
 
 int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err) {
-  if (index >= replay->output_count) return tgi_fail(err, "There is no output %zu.", index);
+  if (index >= replay->output_count + replay->state_count) return tgi_fail(err, "There is no output %zu.", index);
   if (tgi_enter(err)) return 1;
   tgi_mutex_lock(&replay->run_lock);
   int failed = read_output(replay, index, host, bytes, err);

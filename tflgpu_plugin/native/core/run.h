@@ -10,6 +10,7 @@ typedef struct tgi_run {
   const tg_port *inputs, *outputs, *states;
   const bool *stay;
   struct tgi_readback *const *readbacks;
+  bool keeps_states;
   uint64_t *timestamps;
   size_t steps;
   bool staged;                     /* inputs that cannot be mapped were written to the staging buffer */
@@ -25,6 +26,8 @@ typedef struct tgi_run {
 /* The results are the outputs, followed by the states. */
 size_t tgi_result_count(const tgi_run *r);
 const tg_port *tgi_result(const tgi_run *r, size_t i);
+/* The host memory that gets a result after the run, or NULL. */
+void *tgi_destination(const tgi_run *r, size_t i);
 
 /* Called before the compute pass. */
 int tgi_ports_check(const tgi_run *r, tg_error *err);

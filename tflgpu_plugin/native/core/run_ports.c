@@ -10,6 +10,10 @@ const tg_port *tgi_result(const tgi_run *r, size_t i) {
   return i < outputs ? &r->outputs[i] : &r->states[i - outputs];
 }
 
+void *tgi_destination(const tgi_run *r, size_t i) {
+  return r->keeps_states && i >= r->replay->output_count ? NULL : tgi_result(r, i)->host;
+}
+
 /* Checks the sizes and devices of ports. Outputs that stay on the device have no host memory. */
 static int check_list(const tgi_run *r, const char *what, const tg_port *ports, const tgi_slot *slots, size_t count,
                       tg_error *err) {
@@ -68,10 +72,9 @@ void tgi_ports_write(tgi_run *r) {
     r->traffic.uploaded += slot->bytes;
   }
   for (size_t i = 0; i < replay->state_count; i++) {
-    tgi_slot *state = &replay->states[i];
-    const void *host = r->states[i].host;
-    if (!host || (state->shadow_valid && !memcmp(state->shadow, host, state->bytes))) continue;
-    tgi_write_padded(state->buffer, host, state->bytes);
+    const tgi_slot *state = &replay->states[i];
+    if (!r->states[i].host) continue;
+    tgi_write_padded(state->buffer, r->states[i].host, state->bytes);
     r->traffic.uploaded += state->bytes;
   }
 }
@@ -112,7 +115,7 @@ void tgi_ports_encode_outputs(const tgi_run *r, WGPUCommandEncoder encoder) {
     const tgi_slot *slot = &replay->outputs[i];
     const tg_port *port = tgi_result(r, i);
     if (port->device) copy(encoder, slot->buffer, 0, port->device, port->offset, slot->bytes);
-    if (port->host && !tgi_can_map(slot, WGPUMapMode_Read))
+    if (tgi_destination(r, i) && !tgi_can_map(slot, WGPUMapMode_Read))
       copy(encoder, slot->buffer, 0, replay->readback, slot->place, slot->bytes);
     if (readback_of(r, i)) copy(encoder, slot->buffer, 0, tgi_readback_buffer(readback_of(r, i)), 0, slot->bytes);
   }
@@ -125,7 +128,7 @@ void tgi_ports_list_mappings(tgi_run *r) {
   r->reads_back = replay->check != NULL;
   for (size_t i = 0; i < tgi_result_count(r); i++) {
     const tgi_slot *slot = &replay->outputs[i];
-    if (!tgi_result(r, i)->host || !slot->bytes) continue;
+    if (!tgi_destination(r, i) || !slot->bytes) continue;
     if (tgi_can_map(slot, WGPUMapMode_Read)) map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
     else r->reads_back = true;
   }
@@ -186,7 +189,7 @@ static int check(const tgi_run *r, const uint8_t *staged, tg_error *err) {
 static void leave_results(const tgi_run *r) {
   for (size_t i = 0; i < tgi_result_count(r); i++) {
     const tgi_slot *slot = &r->replay->outputs[i];
-    if (tgi_result(r, i)->host && tgi_can_map(slot, WGPUMapMode_Read)) tgi_give_back(slot->buffer);
+    if (tgi_destination(r, i) && tgi_can_map(slot, WGPUMapMode_Read)) tgi_give_back(slot->buffer);
   }
 }
 
@@ -199,7 +202,7 @@ int tgi_ports_take_outputs(tgi_run *r, tg_error *err) {
   if (flagged) leave_results(r);
   for (size_t i = 0; !flagged && i < tgi_result_count(r); i++) {
     tgi_slot *slot = &replay->outputs[i];
-    void *host = tgi_result(r, i)->host;
+    void *host = tgi_destination(r, i);
     if (!host) continue;
     if (stays(r, i)) {
       failed |= find_mapped(r, slot, staged, err);
@@ -207,9 +210,6 @@ int tgi_ports_take_outputs(tgi_run *r, tg_error *err) {
       continue;
     }
     failed |= take(r, slot, staged, host, err);
-    if (!slot->shadow) continue;
-    memcpy(slot->shadow, host, slot->bytes);
-    slot->shadow_valid = true;
   }
   if (!failed) lend(r);
   if (r->reads_back && !staged_lent) tgi_give_back(replay->readback);

@@ -172,10 +172,11 @@ typedef struct tg_counters {
 } tg_counters;
 
 /* One inference: writes inputs, submits one compute pass, waits once, reads outputs. states[i].host is host memory that is
- * uploaded when its bytes differ from those that the last run left there, and written after the run. Takes the run lock of
+ * uploaded before the run, and written after it. Takes the run lock of
  * the replay and, from the first queue write to the submit, the device's lock. options may be NULL. */
 int tg_replay_run(tg_replay *replay, const tg_port *inputs, const tg_port *outputs, const tg_port *states,
                   const tg_run_options *options, tg_error *err);
+/* States are counted after the outputs. */
 int tg_replay_read_output(tg_replay *replay, size_t index, void *host, uint64_t bytes, tg_error *err);   /* for tests */
 void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
@@ -274,7 +275,8 @@ void tg_tflite_library(void *context, char *path, size_t size);
 
 /* A kernel, which is made inside the prepare callback: one for each partition. Tensor and node indices are the host's.
  * inputs: non-constant inputs in port order, without states. stays[i]: output i is read by another partition of ours, so it
- * stays on the device and is fetched when another node reads it. states: variable tensors. shape-only inputs: tensors whose
+ * stays on the device and is fetched when another node reads it. states: variable tensors. keeps_states: the states stay on the
+ * device between runs; the program calls tg_tflite_show_state before it looks at one. shape-only inputs: tensors whose
  * shape alone is read. callers: those of the nodes that run other graphs of the model. names: the operators of the nodes in
  * the order of their numbers, one per line; NULL where they are not known. */
 typedef struct tg_kernel_spec {
@@ -283,7 +285,7 @@ typedef struct tg_kernel_spec {
   const char *names;
   const int32_t *input_list; size_t input_count;
   const int32_t *output_list; const uint8_t *stays; size_t output_count;
-  const int32_t *state_list; size_t state_count;
+  const int32_t *state_list; size_t state_count; uint32_t keeps_states;
   const int32_t *shape_only_list; size_t shape_only_count;
   const int32_t *caller_list; size_t caller_count;
 } tg_kernel_spec;
@@ -293,6 +295,10 @@ void tg_kernel_release(tg_kernel *kernel);
 
 /* Has the host replace the nodes of all these kernels (ReplaceNodeSubsetsWithDelegateKernels). Only inside prepare. */
 int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, tg_error *err);
+
+/* Copies a state that is kept on the device to the host's memory at `data`, where it belongs; does nothing for any other memory.
+ * `stays`: the program may look there again at any time, so from now on the states beside it are copied after each run. */
+int tg_tflite_show_state(void *data, uint64_t bytes, uint32_t stays, tg_error *err);
 
 /* Returns the number that create gave a delegate, 0 for a pointer that is not one of our delegates, which may be invalid. */
 int64_t tg_tflite_delegate_number(void *delegate);

@@ -245,7 +245,7 @@ static void leave_tensors(call *c, bool written) {
 static int run_plan(call *c, const tgi_plan *plan) {
   if (!plan->replay) return tgi_fail(c->err, "This run could not be planned for the GPU: %s", plan->reason);
   if (check_inputs(c, plan) || read_outputs(c, plan)) return 1;
-  tgi_ports ports = {c->inputs, c->outputs, NULL, c->stay, c->readbacks};
+  tgi_ports ports = {c->inputs, c->outputs, NULL, c->stay, c->readbacks, false};
   int failed = find_tensors(c, plan->replay->device) ||
                tgi_partition_run(&c->partition->base, plan, &ports, c->err);
   leave_tensors(c, !failed);

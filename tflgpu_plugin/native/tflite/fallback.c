@@ -347,7 +347,8 @@ static int fetch_inputs(const tg_kernel *kernel, tgl_context *context, tg_error 
 int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   fallback f;
   size_t known;
-  if (fetch_inputs(kernel, context, err) || open_fallback(&f, kernel, context, err)) return 1;
+  if (fetch_inputs(kernel, context, err) || tgi_states_fetch(kernel, context, err) ||
+      open_fallback(&f, kernel, context, err)) return 1;
   int failed = run_nodes(&f, true, &known, err);
   for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) failed = give_output(&f, kernel->outputs[i], err);
   close_fallback(&f);

@@ -38,6 +38,10 @@ struct tg_kernel {
   size_t host_node_count, caller_count;
   int32_t *callers;                /* nodes that run other graphs of the model */
   int32_t *handles;                /* one for each output, or TGL_NO_HANDLE */
+  bool keeps_states;
+  tg_replay *keeper;               /* the replay whose states are newer than the host's memory, or NULL; under tgi_lock */
+  const void **kept_at;            /* the host's memory of each state after that run; under tgi_lock */
+  tg_kernel *next_keeper;          /* in the list of kernels with a keeper; under tgi_lock */
 };
 
 /* ---- kernel_plans.c: the plans of a kernel ------------------------------------------------------------------------------------ */
@@ -91,6 +95,18 @@ void tgi_handles_withdraw(tg_kernel *kernel, tgl_context *context);
 tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t *index, tg_kernel **kernel);
 int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor);
 void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *handle);
+
+/* ---- states.c: states that stay on the device ---------------------------------------------------------------------------- */
+
+enum { TGI_LEAST_KEPT = 16 };      /* bytes */
+
+/* Whether the host's memory of a state is older than the device's: neither a reset nor the program has written it since. */
+bool tgi_state_is_kept(const tg_kernel *kernel, const tgl_tensor *tensor);
+/* After a run that left the states in the device buffers of `replay`. */
+void tgi_states_keep(tg_kernel *kernel, tgl_context *context, tg_replay *replay);
+/* Copies kept states to the host's memory, which is the newest then. */
+int tgi_states_fetch(tg_kernel *kernel, tgl_context *context, tg_error *err);
+void tgi_states_forget(tg_kernel *kernel);
 
 /* ---- kernel.c: the registration ---------------------------------------------------------------------------------------- */
 

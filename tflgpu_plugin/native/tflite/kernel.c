@@ -37,6 +37,7 @@ static void kernel_free(tgl_context *context, void *data) {
   tg_kernel *kernel = data;
   if (!kernel) return;
   tgi_handles_withdraw(kernel, context);
+  tgi_states_forget(kernel);
   tgi_partition_freed(&kernel->base);
   tgi_newest_drop(kernel);
   tg_kernel_release(kernel);
@@ -175,12 +176,22 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
   return 0;
 }
 
-static int fill_states(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
+/* States are not kept where a run may be refused (`check`) and must leave them as they were, nor those so small that a program may
+ * assign the very bytes that mark kept ones. */
+static bool keeps_states(const tg_kernel *kernel, const tgi_plan *plan) {
+  bool keeps = kernel->keeps_states && kernel->base.arity.states && !plan->replay->check;
+  for (size_t i = 0; i < kernel->base.arity.states; i++) keeps &= plan->states[i] >= TGI_LEAST_KEPT;
+  return keeps;
+}
+
+static int fill_states(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
+  if (kernel->keeper != plan->replay && tgi_states_fetch(kernel, context, err)) return 1;
   for (size_t i = 0; i < kernel->base.arity.states; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->states[i]];
     if (tensor->bytes != plan->states[i]) return wrong_bytes(tensor, plan->states[i], err);
     p->states[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
     if (!tensor->data) return no_memory("Variable", tensor, err);
+    if (tgi_state_is_kept(kernel, tensor)) p->states[i].host = NULL;
   }
   return 0;
 }
@@ -201,14 +212,16 @@ static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *
 
 static int run(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, tg_error *err) {
   ports p = {0};
+  bool keeps = keeps_states(kernel, plan);
   int failed = !make_ports(&p, kernel)
                    ? tgi_no_memory(err, "a run")
                    : fill_inputs(kernel, context, plan, &p, err) || fill_outputs(kernel, context, plan, &p, err) ||
                          fill_states(kernel, context, plan, &p, err) ||
-                         tgi_partition_run(&kernel->base, plan, &(tgi_ports){p.inputs, p.outputs, p.states, NULL, NULL},
-                                           err);
+                         tgi_partition_run(&kernel->base, plan,
+                                           &(tgi_ports){p.inputs, p.outputs, p.states, NULL, NULL, keeps}, err);
   free_ports(&p, kernel);
   if (!failed) publish_outputs(kernel, context, plan->replay);
+  if (!failed && keeps) tgi_states_keep(kernel, context, plan->replay);
   return failed;
 }
 

@@ -35,6 +35,8 @@ static void copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
     kernel->inputs[i] = i < spec->input_count ? spec->input_list[i] : spec->shape_only_list[i - spec->input_count];
   kernel->outputs = tgi_copy(memory, spec->output_list, spec->output_count, sizeof *kernel->outputs);
   kernel->states = tgi_copy(memory, spec->state_list, spec->state_count, sizeof *kernel->states);
+  kernel->kept_at = tgi_zeros(memory, spec->state_count, sizeof *kernel->kept_at);
+  kernel->keeps_states = spec->keeps_states != 0;
   kernel->handles = tgi_zeros(memory, spec->output_count, sizeof *kernel->handles);
   for (size_t i = 0; kernel->handles && i < spec->output_count; i++) kernel->handles[i] = TGL_NO_HANDLE;
   kernel->stays = tgi_copy(memory, spec->stays, spec->output_count, 1);
