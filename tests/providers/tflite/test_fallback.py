@@ -133,10 +133,10 @@ def test_one_of_two_partitions(host: str, place: int, monkeypatch: pytest.Monkey
     chosen = [one.key for one in tflgpu_plugin.report(made).partitions][place]
     build = engine.Partition.build
 
-    def chosen_is_refused(self: engine.Partition, graph: Graph) -> Any:
+    def chosen_is_refused(self: engine.Partition, graph: Graph, *more: Any) -> Any:
         if self.number == chosen:
             raise BuildError((), PLANTED)
-        return build(self, graph)
+        return build(self, graph, *more)
 
     same(interpreter, model, host)
     shape = tuple(int(n) for n in interpreter.get_input_details()[0]["shape"])
