@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import convert, engine, onnx_worker, tables, today
+from benchmarks import convert, engine, onnx_worker, overlap, tables, today
 from benchmarks.tables import NEWER, Row
 from conformance.models import tflite_file
 from conformance.models.tflite import Model
@@ -106,3 +106,12 @@ def test_a_custom_operator_that_others_read_stays() -> None:
     value = model.op("CUSTOM Other", [model.input("x", SHAPE)], shape=SHAPE)
     model.output(model.op("RELU", [value], shape=SHAPE))
     assert convert.without_custom(model.to_bytes()) is None
+
+
+@pytest.mark.adapter
+def test_all_ways_to_overlap_give_the_same_results() -> None:
+    """`measured` compares them."""
+    pytest.importorskip("onnxruntime")
+    times = overlap.measured(overlap.Pipeline(frames=5, sleeps=True), rounds=1)
+    assert list(times) == ["waits", "ring", "threads", "async"]
+    assert all(len(each) == 1 for each in times.values())
