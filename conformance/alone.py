@@ -34,7 +34,7 @@ def poison(on: bool) -> None:
 
 
 def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
-    """Does the same as `host.invoke`, after filling the results of delegates with MARK, so that
+    """Does the same as `host.invoke`, but first fills the results of delegates with MARK, so that
     unwritten elements are visible."""
     results = []
     for feed in feeds:

@@ -39,7 +39,7 @@ class Result:
 
     @property
     def outcome(self) -> str:
-        """PASS, FAIL or REFUSED, whether or not the case asks for a refusal."""
+        """Returns PASS, FAIL or REFUSED, whether or not the case expects a refusal."""
         if self.sentence:
             return REFUSED
         return PASS if self.passed else FAIL
@@ -128,11 +128,9 @@ def delegate_works() -> bool:
 def direct(
     case: Case, plans: Mapping[str, Target] | None = None, wanted: str | None = None
 ) -> Result:
-    """Run a case as a one-node graph on the device and compare its first run, and where it keeps
-    states all of them.
-
-    `plans` are targets to plan for, by name (default: the device's own); every distinct plan runs.
-    `wanted` chooses the adapter."""
+    """Runs a case as a graph of one node on the device, and compares its first run, or with states
+    all runs. `plans` are the targets to plan for, by name (default: the device's own); each
+    distinct plan is run. `wanted` selects the adapter."""
     graph = one_node.graph(case)
     device = adapter.open_device(adapter.select(wanted))
     if case.refused:
@@ -169,11 +167,9 @@ def through_host(
     allowance: float = 1.0,
     version: int | None = None,
 ) -> Result:
-    """Run a case in a host through our delegate, twice, and compare.
-
-    The node must have run on the device both times, or must have been refused if the case says so.
-    `version` writes another op version into the model. Raises HostRefuses when this host cannot
-    run the model at all."""
+    """Runs a case twice in a host through our delegate and compares. The node must run on the
+    device both times, or be refused if the case says so. `version` writes another op version into
+    the model. Raises HostRefuses if this host cannot run the model at all."""
     feeds = host.case_feeds(case)
     model = models.build(case, version=version)
     told, kernels = host.oracle(model, name)

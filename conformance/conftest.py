@@ -105,14 +105,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def options(pytestconfig: pytest.Config) -> Mapping[str, Any]:
-    """Delegate options that choose the adapter."""
+    """Returns delegate options that select the adapter."""
     wanted = pytestconfig.getoption("--adapter")
     return {"adapter": wanted} if wanted else {}
 
 
 @pytest.fixture
 def book(request: pytest.FixtureRequest) -> Book:
-    """Where the test records its outcome."""
+    """Returns the book in which the test records its outcome."""
     config = request.config
     return Book(
         config.stash[selection.ENTRIES],
@@ -124,6 +124,6 @@ def book(request: pytest.FixtureRequest) -> Book:
 
 
 def report_folder(config: pytest.Config) -> Path:
-    """--report, or a temporary folder for the models of failures."""
+    """Returns the folder given by --report, or a temporary one, for models of failures."""
     given = config.getoption("--report")
     return Path(given) if given else Path(tempfile.gettempdir()) / "tflgpu-conformance"

@@ -102,7 +102,7 @@ def _lrn(o: Options) -> Attributes:
 
 
 def _plain(options: Options) -> Attributes:
-    """Attributes by the names of the options: timeMajor becomes time_major."""
+    """Returns attributes named like the options: timeMajor becomes time_major."""
     return {re.sub(r"([A-Z])", r"_\1", name).lower(): value for name, value in options.items()}
 
 

@@ -69,8 +69,8 @@ def on_onnxruntime(model: Path) -> Runs:
 
 
 def on_tflite(model: Path) -> Runs:
-    """The same with the newer TFLite host, as converters write for that. Raises what it raises, and
-    HostRefuses."""
+    """Does the same with the newer TFLite host, for which converters write. Raises what `on_tflite`
+    raises, and HostRefuses."""
     runner, content = hosts.host(next(reversed(hosts.installed()))), model.read_bytes()
     feeds = exported_inputs.feeds(model)
     delegate = runner.delegate({})
@@ -123,7 +123,8 @@ def _by_route(found: Sequence[Found]) -> None:
 
 
 def _compared(rows: Mapping[str, Row], only: str, file: Path, record: bool) -> int:
-    """The exit status; `only` is what the names of the models that were asked for contain."""
+    """Compares the table and returns the exit status; `only` selects models whose names contain
+    it."""
     recorded = exported_table.read(file)
     if record:
         others = {name: row for name, row in recorded.items() if only not in name}

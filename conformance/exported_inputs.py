@@ -27,7 +27,7 @@ def feeds(model: Path) -> list[dict[str, Array]]:
 
 
 def _files(model: Path) -> list[Path]:
-    """Beside the model, or beside that which it was made of."""
+    """Returns the input files beside the model, or beside the model from which it was made."""
     for stem in (model.with_suffix("").name, model.name.split(".")[0]):
         first = model.with_name(f"{stem}.npz")
         if first.exists():
@@ -36,8 +36,9 @@ def _files(model: Path) -> list[Path]:
 
 
 def off_centre(given: Mapping[str, Array]) -> dict[str, Array]:
-    """The same inputs, of which pictures are photographs, sounds speech, and other floats have a
-    mean of several standard deviations. Integers stay: they are tokens, masks and steps."""
+    """Returns the same inputs, but images are photographs, sounds are speech, and other floats
+    have a mean of several standard deviations. Integers do not change: they are tokens, masks
+    and steps."""
     return {name: _off_centre(array) for name, array in given.items()}
 
 
@@ -58,7 +59,7 @@ def _off_centre(array: Array) -> Array:
 
 
 def _photographs(shape: tuple[int, ...]) -> Iterator[Array]:
-    """One for each of the batch; none where there are no pictures on this machine."""
+    """Returns a photograph for each element of the batch; none if this machine has no images."""
     for k in range(shape[0]):
         file = model_inputs.SHARED / "images" / PICTURES[k % len(PICTURES)]
         if not file.exists():

@@ -51,7 +51,7 @@ class Comparison:
     new: tuple[str, ...]
 
     def __str__(self) -> str:
-        """The sections that have lines, each with its heading; then what to do."""
+        """Returns the sections that have lines, each with its heading, and then what to do."""
         sections = {
             "Worse than recorded": self.worse,
             "Better than recorded": self.better,

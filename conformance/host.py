@@ -57,11 +57,11 @@ def interpreter(
 
 
 def oracle(model: bytes, host: str | None = None) -> tuple[str, str]:
-    """The host and kernels that can tell the right answer: reference kernels where that host has
-    these versions, its optimized ones where its reference registry lags, else those of another
-    host, and its optimized ones where reference kernels compute something else (`DIFFERING`).
-    Custom operators that only XNNPACK has are judged by the first host with XNNPACK in its
-    default kernels, whatever `host` is."""
+    """Returns the host and kernels whose result is the reference: the host's reference kernels if
+    it has these versions; its optimized ones where its reference registry is older; else those of
+    another host; and its optimized ones where the reference kernels compute something else
+    (`DIFFERING`). Custom operators that only XNNPACK has are judged by the first host with XNNPACK
+    in its default kernels, whatever `host` is."""
     differ = DIFFERING & tflite_file.operators(model)
     kinds = ["optimized"] if differ else ["reference", "optimized"]
     names = [host] if host else installed()
@@ -109,7 +109,7 @@ def run_on_cpu(
 
 
 def _invoked(made: Any, feeds: Sequence[Feed], resets: Collection[int]) -> list[Outputs]:
-    """Invokes like `invoke`, with variables cleared before the feeds of these numbers."""
+    """Invokes like `invoke`, and resets variables before the feeds with these numbers."""
     outputs = []
     for number, feed in enumerate(feeds):
         if number in resets:
@@ -206,7 +206,8 @@ def registers(model: bytes, host: str | None = None, kernels: str = "reference")
 
 
 def _resolves(made: Any, host: str | None) -> bool:
-    """A custom operator that a host lacks is found out when its nodes are prepared."""
+    """Whether the host has all kernels; a missing custom operator is only detected when its nodes
+    are prepared."""
     try:
         hosts.host(host).allocate(made)
     except hosts.Lacking:
@@ -273,7 +274,8 @@ def cache_folder() -> Path:
 def cached_on_cpu(
     model: bytes, feeds: Sequence[Feed], host: str | None = None, kernels: str = "reference"
 ) -> list[Outputs]:
-    """`run_on_cpu`, remembered by model bytes, inputs, host version, kernels and kind of CPU."""
+    """Returns the result of `run_on_cpu`, cached by model bytes, inputs, host version, kernels and
+    kind of CPU."""
     host = host or installed()[0]
     digest = hashlib.sha256(model)
     digest.update(f"{host} {version(host)} {kernels} {cpu()} {len(feeds)}".encode())

@@ -43,7 +43,7 @@ class NodeCase:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The type of each output."""
+        """Returns the type of each output."""
         return self.output_types or (self.output_type,) * self.outputs
 
 

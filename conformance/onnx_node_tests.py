@@ -81,8 +81,8 @@ def load(case: Any) -> Case:
 
 
 def _in_float64(model: Any, sets: Sequence[Any]) -> Sequence[Any]:
-    """The pairs; results of an inverse DFT of pairs in float64, since onnx's are of a transform in
-    float32, whose rounding errors are beyond what its tests allow."""
+    """Returns the pairs; results of an inverse DFT of pairs are computed in float64, because onnx
+    transforms in float32 with rounding errors beyond the tolerance of its tests."""
     given = {a.name: a.i for a in model.graph.node[0].attribute}
     if model.graph.node[0].op_type != "DFT" or not given.get("inverse") or given.get("onesided"):
         return sets
@@ -213,8 +213,8 @@ def of_bfloat16(value: Any) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Scalars and what onnx has packed as arrays, of bfloat16 those of its bits; sequences as they
-    are."""
+    """Returns scalars and onnx's packed values as arrays (bfloat16 as its bits), sequences
+    unchanged."""
     from onnx import TensorProto, numpy_helper
 
     if isinstance(value, TensorProto):

@@ -63,7 +63,8 @@ Matrix = dict[tuple[str, str], dict[str, Cell]]
 
 
 def matrix(records: Iterable[Record]) -> tuple[Matrix, list[str]]:
-    """Cells by (operator, host) and type, and the types that there are, in the order of TYPES."""
+    """Returns cells by (operator, host) and type, and the types that occur, in the order of
+    TYPES."""
     cells: Matrix = {}
     for r in records:
         if r.op:
@@ -74,7 +75,7 @@ def matrix(records: Iterable[Record]) -> tuple[Matrix, list[str]]:
 
 
 def by_kind(records: Iterable[Record]) -> dict[str, Counter[str]]:
-    """Outcomes per kind of test and host."""
+    """Returns outcomes by kind of test and host."""
     found: dict[str, Counter[str]] = {}
     for r in records:
         name = f"{r.kind} ({r.host})" if r.host else r.kind
@@ -83,12 +84,12 @@ def by_kind(records: Iterable[Record]) -> dict[str, Counter[str]]:
 
 
 def judges(records: Iterable[Record]) -> Counter[str]:
-    """How many tests had their expected values from where."""
+    """Returns how many tests took their expected values from each source."""
     return Counter(r.judge or HOST for r in records)
 
 
 def times(records: Iterable[Record]) -> dict[str, tuple[int, float]]:
-    """Tests and seconds by family, or by kind for what has none; the longest first."""
+    """Returns tests and seconds by family, or by kind for tests without one; the longest first."""
     found: dict[str, tuple[int, float]] = {}
     for r in records:
         name = r.family or r.kind
@@ -106,7 +107,8 @@ def write(report: Report, folder: Path) -> None:
 
 
 def as_json(report: Report) -> str:
-    """One record per line, so that versions of a committed report differ in few lines."""
+    """Returns JSON with one record per line, so that versions of a committed report differ in few
+    lines."""
     key = operator.attrgetter("kind", "op", "case", "host", "dtype", "test")
     records = sorted((r.brief() for r in report.records), key=key)
     lines = ",\n".join(json.dumps(r.as_json()) for r in records)
@@ -134,7 +136,8 @@ def keep(path: Path, folder: Path) -> None:
 
 
 def read(path: Path) -> Report:
-    """A report.json, or the report.json.gz in its place. Raises ValueError when it is none."""
+    """Returns a report.json, or the report.json.gz in its place. Raises ValueError if it is not a
+    report."""
     if not path.exists() and path.suffix != ".gz":
         path = path.with_name(f"{path.name}.gz")
     content = path.read_bytes()
@@ -160,7 +163,7 @@ def _verdict(report: Report) -> str:
 
 
 def as_markdown(report: Report) -> str:
-    """A page for a repository or an issue."""
+    """Returns a page for a repository or an issue."""
     cells, types = matrix(report.records)
     body = [[op, host, *(str(row.get(t, "")) for t in types)] for (op, host), row in cells.items()]
     kinds = [
@@ -232,7 +235,7 @@ summary { cursor: pointer; padding: .2rem 0; } details { margin: .1rem 0; }
 
 
 def as_html(report: Report) -> str:
-    """A page in one file: no script, nothing fetched."""
+    """Returns a page in one file, without scripts and without anything that is loaded."""
     title = f"Conformance: {html.escape(_title(report.header))}"
     bad = not all(r.good for r in report.records)
     parts = [
@@ -363,7 +366,7 @@ def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write report.md and report.html beside each report.json, or what is kept of them."""
+    """Writes report.md and report.html beside each report.json, or beside its compressed copy."""
     parser = argparse.ArgumentParser(prog="python -m conformance.report", description=__doc__)
     parser.add_argument("--keep", type=Path, metavar="DIR")
     parser.add_argument("reports", type=Path, nargs="+")

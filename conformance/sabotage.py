@@ -33,7 +33,7 @@ Edit = Callable[[str], str]
 
 
 def _scaled(wgsl: str) -> str:
-    """Every stored value is 0.1 % too large, integers are by 1."""
+    """Returns WGSL that stores every value 0.1 % too large, and integers off by 1."""
     wgsl = re.sub(r"(value: vec4f\) \{\n  var v = value);", r"\1 * 1.001;", wgsl)
     wgsl = re.sub(r"(value: vec4i\) \{\n  var v = value);", r"\1 + 1;", wgsl)
     put = r"(fn put_\w+\(i: u32, v: (?:{})\) \{{ \w+\[p\.\w+ \+ i\] = v)"
@@ -42,25 +42,26 @@ def _scaled(wgsl: str) -> str:
 
 
 def _half(wgsl: str) -> str:
-    """Stored values keep the ten bits of a half's mantissa."""
+    """Returns WGSL whose stored values keep the ten mantissa bits of a float16."""
     cut = "bitcast<vec4f>(bitcast<vec4u>(value) & vec4u(0xffffe000u))"
     return re.sub(r"(value: vec4f\) \{\n  var v = )value;", rf"\1{cut};", wgsl)
 
 
 def _last_lane(wgsl: str) -> str:
-    """The last of four channels is lost."""
+    """Returns WGSL that loses the last of four channels."""
     return wgsl.replace("epilogue.mask);", "epilogue.mask & vec4<bool>(true, true, true, false));")
 
 
 def _pad_lanes(wgsl: str) -> str:
-    """Lanes beyond the last channel are not zero, which no operator shows alone."""
+    """Returns WGSL whose lanes after the last channel are not zero, which no single operator
+    reveals."""
     return re.sub(
         r"select\((vec4.)\(\), v, epilogue\.mask\)", r"select(\1(9), v, epilogue.mask)", wgsl
     )
 
 
 def _neighbour(wgsl: str) -> str:
-    """The vector stored first in a tensor is stored one place further."""
+    """Returns WGSL that stores the first vector of a tensor one position later."""
     return re.sub(
         r"(fn store_\w+\(i): u32(, epilogue: \w+, value: vec4[fi]\) \{\n)",
         r"\1_: u32\2  let i = select(i_, 1u, i_ == 0u);\n",
@@ -88,7 +89,8 @@ PAD_LANES = Defect("pad lanes not zero", _pad_lanes)
 
 @contextlib.contextmanager
 def injected(defect: Defect) -> Iterator[list[str]]:
-    """Plans made meanwhile have the defect; the list fills with the kernels that were changed."""
+    """Plans inside of the block have the defect; the list collects the kernels that were
+    changed."""
     render, fold = kernels.render, compiler.folded_groups
     changed: list[str] = []
 
@@ -129,7 +131,7 @@ class Caught:
 
 
 def hunt(family: str, defect: Defect, wanted: str | None = None, every: bool = False) -> Caught:
-    """Run the family's cases with the defect, until one catches it or, with `every`, all."""
+    """Runs the family's cases with the defect, until one detects it or, with `every`, all."""
     touched, caught, first = 0, 0, ""
     for name, passes in _trials(family, wanted):
         with injected(defect) as changed:
@@ -148,7 +150,7 @@ Trial = tuple[str, Callable[[], bool]]
 
 
 def _trials(family: str, wanted: str | None) -> Iterator[Trial]:
-    """Names of a family's cases, and whether they pass now."""
+    """Returns names of a family's cases, and whether they pass now."""
     yield from (_case_trial(c, wanted) for c in check.family_cases(family) if not c.refused)
     target = adapter.open_device(adapter.select(wanted)).target
     nodes = node_cases.family_nodes(family)
@@ -165,7 +167,8 @@ def _node_trial(case: NodeCase, target: Target, wanted: str | None) -> Trial:
 
 
 def main(families: list[str]) -> int:
-    """Print the table of catches; exit status 1 when a family misses a defect it could see."""
+    """Prints the table of detections; returns exit status 1 if a family misses a defect that it
+    could detect."""
     missed = 0
     print("| family | " + " | ".join(d.name for d in DEFECTS) + " |")
     print("|---|" + "---|" * len(DEFECTS))

@@ -67,17 +67,17 @@ class Count:
         return self.models, self.values, self.off
 
     def ok(self, share: Fraction) -> bool:
-        """No more than this share of the values differ, rounded up, and each by one level."""
+        """Whether at most this fraction of the values differ, rounded up, and each by one level."""
         return self.most <= 1 and self.off <= ceil(share * self.values)
 
 
 def wrong(counts: Mapping[str, Count]) -> list[str]:
-    """The operators of which too many values differ."""
+    """Returns the operators for which too many values differ."""
     return [op for op, count in counts.items() if not count.ok(MOST if op in INEXACT else NONE)]
 
 
 def rescaled(case: Case, chance: np.random.Generator) -> Case:
-    """The case with random scales, except where the host prescribes or derives a scale."""
+    """Returns the case with random scales, except where the host prescribes or derives a scale."""
     result = case.output_quantization
     if same_quantization(case.op):
         return case
@@ -100,13 +100,13 @@ def _times(given: Quantization, factor: float) -> Quantization:
 
 
 def shuffled(feeds: Sequence[Feed], chance: np.random.Generator) -> list[Feed]:
-    """The feeds with the elements of each 8-bit array permuted."""
+    """Returns the feeds with the elements of each 8-bit array permuted."""
     return [[chance.permutation(a.reshape(-1)).reshape(a.shape) if a.dtype in (np.int8, np.uint8)
              else a for a in feed] for feed in feeds]  # fmt: skip
 
 
 def twins(ops: Sequence[str]) -> Iterator[Case]:
-    """The 8-bit twins of these operators; of every operator if `ops` is empty."""
+    """Returns the 8-bit twins of these operators, or of all if `ops` is empty."""
     for _, case in quantized.twins():
         beyond = case.op == BEYOND[0] and case.name.endswith(BEYOND[1])
         if beyond or (ops and case.op not in ops):

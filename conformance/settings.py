@@ -31,13 +31,13 @@ SWITCHES = tuple(
 
 
 def forced() -> list[dict[str, str]]:
-    """Each setting, one at a time; a tile with each place that weights come from."""
+    """Yields each setting, one at a time; and each tile with each source of weights."""
     return [*({"tile": tile, "weights": kind} for tile, kind in product(TILES, WEIGHTS)), *SWITCHES]
 
 
 def targets(own: Target) -> dict[str, Target]:
-    """Plans to make: the device's own target, as a software adapter and as a GPU, with each
-    setting."""
+    """Returns the targets to plan for: the device's own, as a software adapter and as a GPU, with
+    each setting."""
     found = {}
     for software in (True, False):
         base = replace(own, software=software, vendor="software" if software else "unknown")

@@ -24,7 +24,7 @@ BITS = 1 << 16
 
 
 def _cases() -> list[Any]:
-    """Cases whose twins have no other operators than those that the table lists with bfloat16."""
+    """Returns cases whose twins have only operators that the table lists with bfloat16."""
     found = []
     for family in FAMILIES:
         for case in check.family_cases(family):
@@ -88,7 +88,7 @@ def _fed(case: Case, feed: Feed, computes: bool) -> Feed:
 
 
 def _as_bfloat16(content: bytes) -> bytes:
-    """The model with bfloat16 for float32."""
+    """Returns the model with bfloat16 in place of float32."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 

@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture
 def poisoned() -> Iterator[None]:
-    """Fresh memory of this process holds large numbers meanwhile."""
+    """Makes new memory of this process contain large numbers while the block runs."""
     alone.poison(True)
     yield
     alone.poison(False)
@@ -50,7 +50,7 @@ def _whole(
     model: Model, feeds: list[Feed], left: list[int], name: str, beside: str | None,
     chosen: Mapping[str, Any],
 ) -> float:  # fmt: skip
-    """The largest error of the model's outputs."""
+    """Returns the largest error of the model's outputs."""
     content = model.to_bytes()
     expected = host.cached_on_cpu(content, feeds, name, "optimized")
     delegate = host.load_delegate(name, chosen)

@@ -104,7 +104,7 @@ def _narrow(array: Any) -> Any:
 
 
 def _half(content: bytes | None) -> Any:
-    """The model with float16 for float32."""
+    """Returns the model with float16 in place of float32."""
     import onnx
     from onnx import TensorProto, numpy_helper
 

@@ -45,7 +45,7 @@ def problem(case: AnyCase, target: Target, wanted: str | None) -> str:
 
 @cache
 def cases_of(family: str) -> tuple[AnyCase, ...]:
-    """Cases of a family that run, without large ones."""
+    """Returns cases of a family that run, without large ones."""
     every: list[AnyCase] = [*check.family_cases(family), *node_cases.family_nodes(family)]
     running = [case for case in every if not case.refused]
     return tuple(
@@ -55,7 +55,7 @@ def cases_of(family: str) -> tuple[AnyCase, ...]:
 
 
 def planned(graph: Graph, target: Target) -> set[str] | None:
-    """The forms of a plan; None where the graph stays on the CPU."""
+    """Returns the forms of a plan; None if the graph stays on the CPU."""
     try:
         return {each.form for each in compiler.compile(graph, target).dispatches}
     except Unsupported as refused:
@@ -64,8 +64,9 @@ def planned(graph: Graph, target: Target) -> set[str] | None:
 
 
 def found(form: str, own: Target) -> Iterator[tuple[AnyCase, Target]]:
-    """Cases that are computed in a form, and targets as which this adapter takes it: as it is, as
-    hardware, or where the form is preferred; one for each set of forms that takes its place."""
+    """Returns cases that use a form, and the targets for which this adapter selects it: as it
+    is, as hardware, or if the form is preferred. There is one for each set of forms that
+    replaces it."""
     plain = replace(own, software=False, vendor="amd")
     targets = own, *(replace(each, tuning={form: "always"}) for each in (own, plain))
     instead: set[frozenset[str] | None] = set()
@@ -125,7 +126,7 @@ def placed(case: Case, options: Mapping[str, Any]) -> host.Placement:
 
 
 def own_form(family: str, own: Target) -> Iterator[tuple[str, Case]]:
-    """For each form that this adapter takes by itself, a case of the host in which it does."""
+    """Returns, for each form that this adapter selects by itself, a host case with this form."""
     seen: set[str] = set()
     for case in cases_of(family):
         forms = planned(graph_of(case), own) or set() if isinstance(case, Case) else set()

@@ -25,14 +25,14 @@ GRAPHS = [*graph_cases.CASES, *graph_cases.OF_TFLITE, *unpool_graphs.CASES, *spe
 
 
 def feeds_of(model: Model, runs: int = RUNS, seed: int = 7) -> list[Feed]:
-    """Seeded values in [-1, 1) for each input and run."""
+    """Returns seeded values in [-1, 1) for each input and run."""
     random = np.random.default_rng(seed)
     shapes = [model.tensors[t].shape for t in model.inputs]
     return [[random.uniform(-1, 1, s).astype(np.float32) for s in shapes] for _ in range(runs)]
 
 
 def worst(expected: Sequence[Outputs], got: Sequence[Outputs]) -> tuple[float, str]:
-    """The largest error as a share of the tolerance of graphs, and where."""
+    """Returns the largest error relative to the tolerance of graphs, and its position."""
     found = (0.0, "all outputs are equal")
     for run, (wanted, outputs) in enumerate(zip(expected, got, strict=True)):
         for k, (a, b) in enumerate(zip(wanted, outputs, strict=True)):
@@ -50,8 +50,8 @@ def worst(expected: Sequence[Outputs], got: Sequence[Outputs]) -> tuple[float, s
 
 
 def _errors(a: Array, b: Array) -> Array:
-    """Distances of the elements; none between equal infinities and where both are NaN, infinite
-    where one is NaN."""
+    """Returns the distances of the elements: 0 between equal infinities and between NaNs, infinite
+    where only one is NaN."""
     a, b = a.astype(np.float64), b.astype(np.float64)
     equal = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):

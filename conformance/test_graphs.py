@@ -72,8 +72,8 @@ def test_random_quantized_graph(
 
 
 def _of_a_host(content: bytes, feed: host.Feed, output: int, got: host.Array) -> host.Array:
-    """Which elements are those of a host's reference kernels: factors of fully connected layers are
-    worked out in float32 in one version, in float64 in another."""
+    """Returns which elements are equal to those of a host's reference kernels: one version computes
+    the factors of fully connected layers in float32, another in float64."""
     runs = [host.cached_on_cpu(content, [feed], name)[0][output] for name in host.installed()]
     found: host.Array = np.logical_or.reduce([got == run for run in runs])
     return found

@@ -37,7 +37,8 @@ SEEDS = range(8)
 
 
 def levels(op: str, dtype: str, seed: int) -> tuple[Case, Array]:
-    """A case over a scale and a zero point by chance, and all numbers that the operator takes."""
+    """Returns a case with a random scale and zero point, and all numbers that the operator
+    takes."""
     chance, kind = np.random.default_rng(seed), np.iinfo(NUMPY_DTYPES[dtype])
     scale = float(np.float32(chance.uniform(0.01, 0.06)))
     zero = kind.min if op in POSITIVE else int(chance.integers(kind.min + 60, kind.max - 60))
@@ -113,8 +114,8 @@ HALVED: dict[
 
 
 def halves(op: str, dtype: str, ratio: tuple[float, float], zero: int) -> tuple[Case, list[Array]]:
-    """All stored numbers times one, or by each other, between these scales. The zero points are
-    `zero` above the middle, and for the result as much below it."""
+    """Returns a case of all stored numbers times one, or by each other, between these scales. Zero
+    points are `zero` above the middle, and for the result as much below it."""
     version, table, options = HALVED[op]
     kind = np.iinfo(NUMPY_DTYPES[dtype])
     middle = (kind.min + kind.max + 1) // 2
@@ -159,8 +160,8 @@ LARGEST = 1 << 14  # of the integers that are multiplied
 def factors(
     op: str, dtype: str, scales: tuple[int, int, int], fed: bool
 ) -> tuple[Case, list[Array]]:
-    """All products of two 8-bit numbers; for a layer, all sums 127 a + b. Weights are constants, or
-    inputs if `fed`."""
+    """Returns a case of all products of two 8-bit numbers; for a layer, all sums 127 a + b. Weights
+    are constants, or inputs if `fed`."""
     version, table, options = HALVED[op]
     kind = np.iinfo(NUMPY_DTYPES[dtype])
     middle = (kind.min + kind.max + 1) // 2

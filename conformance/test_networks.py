@@ -27,7 +27,7 @@ def described(name: str) -> Network:
 
 
 def in_tflite(name: str) -> tuple[bytes, list[Feed]]:
-    """A network as a TFLite file, with inputs; what its softmax reads is an output."""
+    """Returns a network as a TFLite file, with inputs; the input of its softmax is an output."""
     from benchmarks.to_tflite import to_tflite
 
     if name == "demo":
@@ -39,7 +39,7 @@ def in_tflite(name: str) -> tuple[bytes, list[Feed]]:
 
 
 def in_onnx(name: str) -> tuple[bytes, list[Feed]]:
-    """The same as an ONNX file, or a network over a sequence."""
+    """Returns the same as an ONNX file, or a network over a sequence."""
     from benchmarks.to_onnx import to_onnx
 
     if name in seeded.NETWORKS:

@@ -36,7 +36,7 @@ class Form:
     counted: int | None = None
 
     def build(self, symbolic: bool) -> tuple[bytes, list[Array]]:
-        """The model, its extents as numbers or as names, and what it is fed."""
+        """Returns the model, with extents as numbers or names, and its inputs."""
         from onnx import helper, numpy_helper
 
         names = ["" if a is None else f"x{k}" for k, a in enumerate(self.inputs)]
@@ -67,7 +67,7 @@ class Form:
 
 
 def _count(name: str, inputs: list[Any], held: list[Any]) -> list[Any]:
-    """Nodes that count the columns of a mask, which joins the inputs."""
+    """Adds nodes that count the columns of a mask, which becomes an input."""
     from onnx import TensorProto, helper, numpy_helper
 
     inputs.append(helper.make_tensor_value_info("mask", TensorProto.INT64, [1, "past + n"]))
@@ -80,7 +80,7 @@ def _count(name: str, inputs: list[Any], held: list[Any]) -> list[Any]:
 
 
 def _named(shape: Sequence[int]) -> list[int | str]:
-    """The batch and how many queries and keys there are by name, as exporters have them."""
+    """Returns names for the batch and the numbers of queries and keys, as exporters write them."""
     rank, extents = len(shape), list[int | str](shape)
     for axis, extent in enumerate(shape):
         if extent == 2 and axis == (rank == 5):
@@ -102,7 +102,7 @@ def counts(*numbers: int) -> Array:
 
 
 def seen(*shape: int) -> Array:
-    """A mask in which every row has a key."""
+    """Returns a mask in which every row has a key."""
     mask = _chance.integers(0, 2, shape)
     mask[..., 0] = 1
     return mask.astype(np.int32)
@@ -110,7 +110,7 @@ def seen(*shape: int) -> Array:
 
 def packed(mask: Array | None = None, past: int = 0, bias: Array | None = None,
            outputs: Sequence[str] = ("y",), width: int = 24, **more: Any) -> Form:  # fmt: skip
-    """Attention of 4 heads over 5 places."""
+    """Returns a node of attention with 4 heads over 5 positions."""
     before = some(2, 2, 4, past, width // 12) if past else None
     given = [some(2, 5, 6), some(6, width), some(width), mask, before, bias]
     return Form("Attention", given, {"num_heads": 4, **more}, outputs, (1, 2))
@@ -118,7 +118,7 @@ def packed(mask: Array | None = None, past: int = 0, bias: Array | None = None,
 
 def multi(*more: Array | None, keys: int = 7, depth: int = 4, outputs: Sequence[str] = ("y",),
           **attributes: Any) -> Form:  # fmt: skip
-    """MultiHeadAttention of 3 heads and 5 queries."""
+    """Returns a node of MultiHeadAttention with 3 heads and 5 queries."""
     given = [some(2, 5, 3 * depth), some(2, keys, 3 * depth), some(2, keys, 3 * depth)]
     return Form("MultiHeadAttention", [*given, *more], {"num_heads": 3, **attributes}, outputs)
 
@@ -129,7 +129,7 @@ def dot(*more: Array | None, **attributes: Any) -> Form:
 
 
 def scored(form: Form, mode: int = 0) -> Form:
-    """With the scores: as they are, limited, masked, or after the softmax."""
+    """Returns a node with the scores as an output: raw, limited, masked, or after the softmax."""
     attributes = {**form.attributes, "qk_matmul_output_mode": mode}
     keys = form.outputs[1:] or ("", "")
     return replace(form, outputs=("y", *keys, "scores"), attributes=attributes)
@@ -137,7 +137,8 @@ def scored(form: Form, mode: int = 0) -> Form:
 
 def turned(x: Array, places: Array | None, rows: int = 9, half: int = 4, domain: str = CONTRIB,
            **attributes: Any) -> Form:  # fmt: skip
-    """RotaryEmbedding, its angles of so many places, or of those of the batch."""
+    """Returns a node of RotaryEmbedding, with angles for so many positions, or those of the
+    batch."""
     angles = _chance.uniform(-3, 3, (rows, half) if places is not None else (2, 5, half))
     turns = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     given = (x, places, *turns) if domain == CONTRIB else (x, *turns, places)
@@ -146,7 +147,8 @@ def turned(x: Array, places: Array | None, rows: int = 9, half: int = 4, domain:
 
 def grouped(length: int, past: int, packed: bool = False, angles: int = 0, buffer: int = 0,
             padding: Sequence[int] | int = 0, **attributes: Any) -> Form:  # fmt: skip
-    """GroupQueryAttention of 4 heads, 2 of keys; each batch is so much shorter than the whole."""
+    """Returns a node of GroupQueryAttention with 4 heads, 2 of them for keys; each batch has its
+    own, shorter length."""
     shorter = np.reshape(padding, -1)
     batch = len(shorter)
     wide = [some(batch, length, 16 * n) for n in ((8,) if packed else (4, 2, 2))]
@@ -278,8 +280,8 @@ FORMS = {
 
 
 def _nearer(runs: Sequence[Sequence[Array]]) -> list[list[Array]]:
-    """Outputs with a number of usual magnitude for the lowest one, which is that of masked scores:
-    else no error of the others could be seen."""
+    """Returns the outputs with a number of usual magnitude in place of the lowest one, which masked
+    scores have: otherwise errors of the other scores could not be seen."""
     return [[np.where(a == LOWEST, np.float32(9), a) for a in outputs] for outputs in runs]
 
 

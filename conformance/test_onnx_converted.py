@@ -24,7 +24,7 @@ VALUES = {"f32", "bool", "i32"}  # the last for shapes and axes
 
 
 def _float_or_bool(case: Case) -> bool:
-    """Quantized tensors stay on the CPU in onnxruntime."""
+    """Whether all tensors are floats or bools; onnxruntime keeps quantized ones on the CPU."""
     dtypes = {value.dtype for value in case.inputs if value is not None}
     return {case.output_type, *dtypes} <= VALUES
 
@@ -43,7 +43,8 @@ def _name(case: Case) -> str:
 
 @cache
 def _family(family: str) -> dict[str, bytes | str]:
-    """All cases of a family as ONNX, or why not; converted in one batch."""
+    """Returns all cases of a family as ONNX models, or why there is none; converts them in one
+    batch."""
     cases = [c for c in check.family_cases(family) if not c.refused and _float_or_bool(c)]
     try:
         return converted.convert({_name(c): models.build(c) for c in cases})
@@ -98,8 +99,8 @@ def close(
 
 
 def _unfaithful(case: Case, feeds: Sequence[host.Feed], outputs: Sequence[Outputs]) -> str:
-    """A sentence when the converted model has another result shape than the case, or means another
-    thing: tf2onnx leaves out a RELU_N1_TO_1, a softmax's beta, some biases."""
+    """Returns a sentence if the converted model has another result shape or meaning than the case:
+    tf2onnx omits RELU_N1_TO_1, the beta of a softmax, and some biases."""
     if case.output_type == "f32" and (formula := ROUNDED.get(case.op)):
         return f"tf2onnx gives another model: {formula}"
     content = models.build(case)
@@ -114,8 +115,8 @@ def _unfaithful(case: Case, feeds: Sequence[host.Feed], outputs: Sequence[Output
 
 
 def _outside_the_table(place: host.Placement) -> bool:
-    """Every node that was left is of a type that no row of the ONNX table has, or one of them has
-    results whose extents all others wait for."""
+    """Whether all nodes that stay on the CPU have a type without a row in the ONNX table, or one of
+    them determines the extents of all others."""
     from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
     from tflgpu_plugin.providers.onnxruntime.reader import LEFT
 

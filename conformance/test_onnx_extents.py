@@ -36,7 +36,8 @@ RANDOM = {"Bernoulli", "RandomNormalLike", "RandomUniformLike", "Dropout"}
 
 @cache
 def cases() -> list[node_tests.Case]:
-    """The first node test of one node, of tensors alone, for each operator and list of types."""
+    """Returns, for each operator and list of types, the first node test with a single node and only
+    tensors."""
     found: dict[tuple[object, ...], node_tests.Case] = {}
     for each in node_tests.cases():
         case = node_tests.load(each)
@@ -55,7 +56,8 @@ def operator(case: node_tests.Case) -> str:
 
 
 def fixed(case: node_tests.Case) -> dict[str, Any]:
-    """The inputs that must be constants for the node to run on the GPU, with their values."""
+    """Returns the inputs, with their values, that must be constants for the node to run on the
+    GPU."""
     (node,), row = case.model.graph.node, HOST_OPS.get(operator(case))
     names = [value.name for value in case.model.graph.input]
     own = dict(zip(names, case.sets[0][0], strict=False))
@@ -64,7 +66,7 @@ def fixed(case: node_tests.Case) -> dict[str, Any]:
 
 
 def held(case: node_tests.Case) -> Any:
-    """The model with these inputs as constants."""
+    """Returns the model with these inputs as constants."""
     import onnx
 
     model, constants = onnx.ModelProto(), fixed(case)
@@ -78,7 +80,7 @@ def held(case: node_tests.Case) -> Any:
 
 
 def opened(case: node_tests.Case) -> bytes:
-    """The model with a name of its own for every extent."""
+    """Returns the model with a different name for each extent."""
     model = held(case)
     for value in (*model.graph.input, *model.graph.output):
         for axis, extent in enumerate(value.type.tensor_type.shape.dim):
@@ -88,15 +90,15 @@ def opened(case: node_tests.Case) -> bytes:
 
 
 def given(case: node_tests.Case) -> Feeds:
-    """The test's own inputs that are no constants."""
+    """Returns the inputs of the test that are not constants."""
     names, constants = [value.name for value in case.model.graph.input], fixed(case)
     pairs = zip(names, case.sets[0][0], strict=False)
     return {name: np.asarray(data) for name, data in pairs if name not in constants}
 
 
 def feeds(case: node_tests.Case) -> Iterator[Feeds]:
-    """Its own inputs, with all extents of one size made another one, and with one extent of one
-    input made another one, which may not fit the others."""
+    """Yields the test's inputs, with all extents of one size changed, and with one extent of one
+    input changed, which may not fit the others."""
     own = given(case)
     yield own
     for name, data in own.items():
@@ -118,7 +120,7 @@ def _resized(data: Any, extent: int, other: int) -> Any:
 
 
 def told(session: Any, given: Mapping[str, Any]) -> list[Any] | Exception:
-    """The results of a run, or its error."""
+    """Returns the results of a run, or its error."""
     try:
         return list(session.run(None, given))
     except Exception as error:  # onnxruntime's errors have no class in common
@@ -126,7 +128,7 @@ def told(session: Any, given: Mapping[str, Any]) -> list[Any] | Exception:
 
 
 def compared(got: Any, wanted: Any, values: bool) -> str:
-    """How a run differs from onnxruntime's own; empty if it does not."""
+    """Returns how a run differs from onnxruntime's own; "" if it does not."""
     if isinstance(wanted, Exception) or isinstance(got, Exception):
         both = isinstance(wanted, Exception) and isinstance(got, Exception)
         return "" if both else f"{got!r:.200} instead of {wanted!r:.200}"
@@ -148,8 +150,8 @@ def _near(found: Any, expected: Any) -> bool:
 
 
 def integers(case: node_tests.Case) -> Iterator[Feeds]:
-    """Its own inputs with the first or last element of one of integers made another number: a
-    place or size that may be outside of what there is."""
+    """Yields the test's inputs with the first or last element of an integer input changed: an index
+    or size that may be out of range."""
     op, own = operator(case), given(case)
     for name, data in own.items():
         limits = np.iinfo(data.dtype) if data.dtype.kind in "iu" and data.size else None
@@ -164,7 +166,7 @@ def integers(case: node_tests.Case) -> Iterator[Feeds]:
 
 
 def judged(case: node_tests.Case, data: bytes, runs: Iterator[Feeds], place: int) -> Iterator[str]:
-    """How these runs of a model, with nodes on the GPU, differ from onnxruntime's own."""
+    """Returns how these runs of a model, with nodes on the GPU, differ from onnxruntime's own."""
     op = operator(case)
     try:
         theirs = runner.opened(data, runner.settings(logs=runner.FATAL))

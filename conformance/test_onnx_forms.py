@@ -40,7 +40,7 @@ class Form:
     low: float = 0.1
 
     def build(self, symbolic: bool) -> bytes:
-        """The model, its extents as numbers or as names."""
+        """Returns the model, with extents as numbers or names."""
         from onnx import TensorProto, helper, numpy_helper
 
         given = [f"x{k}" for k in range(len(self.shapes))]
@@ -67,19 +67,20 @@ class Form:
 
 
 def _reduced(op: str) -> Form:
-    """Over no axis."""
+    """Returns a model of a reduction over no axis."""
     more = {"noop_with_empty_axes": 1}
     return Form(f"Reduce{op}", [(2, 3, 5)], [np.zeros(0, np.int64)], more)
 
 
 def _sliced(step: int) -> Form:
-    """Backwards to the largest number, which stands for all that is left."""
+    """Returns a model of a slice that runs backwards to the largest number, which stands for all
+    that is left."""
     bounds = [np.array([n]) for n in (3, MAX_INT64, 1, step)]
     return Form("Slice", [(2, 5)], bounds)
 
 
 def _deconv(auto: str, kernel: int, **more: Any) -> Form:
-    """Strides of 3, wider than the window."""
+    """Returns a model of a transposed convolution with strides of 3, wider than the window."""
     weights = np.random.default_rng(3).uniform(-1, 1, (2, 3, kernel)).astype(np.float32)
     return Form("ConvTranspose", [(1, 2, 4)], [weights], {"auto_pad": auto, "strides": [3], **more})
 
@@ -116,7 +117,7 @@ def _convolved(activation: str, **more: Any) -> Form:
 
 
 def _summed() -> Form:
-    """The further summand is fed like the image, so weights are, too."""
+    """Returns a model whose additional summand is fed like the image, and so are the weights."""
     shapes = [(2, 3, 5, 6), (4, 3, 3, 3), (4,), (2, 4, 5, 6)]
     return _fused("FusedConv", shapes, activation="Relu", pads=[1, 1, 1, 1])
 
@@ -133,7 +134,7 @@ def _product(a: tuple[int, ...], b: tuple[int, ...], **attributes: Any) -> Form:
 
 
 def _skipped(op: str, wanted: Sequence[str], *constants: Any, skip: tuple[int, ...] = ()) -> Form:
-    """Normalization of the sum of two tensors."""
+    """Returns a model of the normalization of a sum of two tensors."""
     shape = (2, 3, 8)
     made = _fused(op, [shape, skip or shape], *constants, epsilon=1e-3)
     return replace(made, outputs=wanted)

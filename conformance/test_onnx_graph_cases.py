@@ -24,7 +24,7 @@ SEEDS = range(random_graphs.SIMPLE)
 
 @pytest.fixture
 def wanted(pytestconfig: pytest.Config) -> str | None:
-    """The adapter that the run was asked for."""
+    """Returns the adapter that the run was asked to use."""
     found: str | None = pytestconfig.getoption("--adapter")
     return found
 
@@ -41,7 +41,8 @@ def close(
 
 
 def _misplaced(place: Placement, on_cpu: int, runs: int, partitions: int | None = None) -> str:
-    """A sentence when other nodes than the excluded ones were left, or partitions did not run."""
+    """Returns a sentence if other nodes than the excluded ones stay on the CPU, or partitions did
+    not run."""
     count = place.partitions if partitions is None else partitions
     wanted = (place.total - on_cpu, count, (runs,) * count, 0)
     found = (place.on_gpu, place.partitions, place.runs, place.failures)
@@ -133,6 +134,6 @@ def test_random_graph(seed: int, book: Book, wanted: str | None) -> None:
 
 
 def _foreign(model: Model) -> list[Any]:
-    """Names of the nodes that stay on the CPU."""
+    """Returns the names of the nodes that stay on the CPU."""
     made = [o.outputs[0] for o in model.operators if o.op in random_graphs.ON_THE_CPU]
     return [model.tensors[t].name for t in made]

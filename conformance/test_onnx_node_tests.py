@@ -66,6 +66,6 @@ def _record(book: Book, case: node_tests.Case, options: dict[str, Any]) -> Recor
 
 
 def _operator(case: node_tests.Case) -> str:
-    """The operator a node test is about: the type of its last node."""
+    """Returns the operator that a node test is about: the type of its last node."""
     nodes = case.model.graph.node
     return str(nodes[-1].op_type) if nodes else ""

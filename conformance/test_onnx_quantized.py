@@ -37,21 +37,21 @@ CONTRIBUTED = list(onnx_quantized.contributed())
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """The quantizer logs advice."""
+    """Silences the advice that the quantizer logs."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
 
 
 def sessions(model: bytes, wanted: str | None, optimize: bool, **options: str) -> tuple[Any, Any]:
-    """Ours, and the CPU provider's."""
+    """Returns our session and one of the CPU provider."""
     both = [onnx.settings(optimize, logs=onnx.FATAL) for _ in range(2)]
     ours = onnx.opened(model, both[0], options, onnx_host.place(wanted))
     return ours, onnx.opened(model, both[1])
 
 
 def _steps_off(got: Any, expected: Any, scale: float) -> tuple[float, str]:
-    """The error as a share of what is allowed, and a sentence."""
+    """Returns the error relative to the tolerance, and a sentence."""
     assert got.shape == expected.shape and got.dtype == expected.dtype
     steps = np.round(np.abs(got.astype(np.float64) - expected) / scale)
     off = float((steps > NEAR).mean())
@@ -60,7 +60,7 @@ def _steps_off(got: Any, expected: Any, scale: float) -> tuple[float, str]:
 
 
 def _cases() -> Iterator[Any]:
-    """Family of the operator, network, types: marked with the type of activations."""
+    """Yields (family of the operator, network, types), marked with the type of activations."""
     for network in NETWORKS:
         form = HOST_OPS.get(network.op)
         family = ops.rows()[form.op].family if form else network.op

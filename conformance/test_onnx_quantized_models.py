@@ -96,7 +96,7 @@ def _last_step(model: bytes) -> float:
 
 
 def _sessions(model: bytes, pytestconfig: pytest.Config) -> tuple[Any, Any]:
-    """Ours, nearly every node on the GPU, and the CPU provider's."""
+    """Returns our session, with nearly every node on the GPU, and the CPU provider's."""
     ours, theirs = sessions(model, pytestconfig.getoption("--adapter", default=None), True)
     placed = onnx_host.placement(ours)
     assert placed.on_gpu >= WHOLE_SHARE * placed.total, placed.sentences
@@ -109,6 +109,6 @@ def _assert_near(results: Any, expected: Any, scales: Iterable[float]) -> None:
 
 
 def _far(results: Any, expected: Any, scales: Iterable[float]) -> Any:
-    """For each output the share of its values that are far off."""
+    """Returns for each output the fraction of its values that are far off."""
     triples = zip(results, expected, scales, strict=True)
     return np.array([(np.abs(a.astype(np.float64) - b) / s >= CLOSE).mean() for a, b, s in triples])

@@ -44,7 +44,7 @@ def test_case(
 
 
 def describe(kind: str, family: str, case: Case, host_name: str) -> dict[str, Any]:
-    """The fields of a record that say what is tested, and where."""
+    """Returns the fields of a record that say what is tested, and where."""
     return {
         "test": "",
         "kind": kind,
@@ -58,7 +58,7 @@ def describe(kind: str, family: str, case: Case, host_name: str) -> dict[str, An
 
 
 def record_of(result: check.Result, who: Mapping[str, Any], allowance: float = 1.0) -> Record:
-    """The record of a result; a failure names the attributes and shapes, too."""
+    """Returns the record of a result; for a failure it includes attributes and shapes."""
     case, text = result.case, result.text
     if not result.passed:
         shapes = [None if i is None else list(i.shape) for i in case.inputs]

@@ -32,7 +32,7 @@ RUNS = 3
 
 
 def cases() -> Iterator[Case]:
-    """Scales and zero points by chance, each shape on scales of every ratio."""
+    """Returns cases with random scales and zero points, each shape with scales of every ratio."""
     for k, (shape, axes) in enumerate(SHAPES):
         for j, ratio in enumerate(RATIOS):
             dtype, keep = ("i8", "u8")[(j + k) % 2], bool((j + k) // 2 % 2)

@@ -60,7 +60,7 @@ def _compare(seed: int, made: random_onnx.Made, book: Book, pytestconfig: pytest
 
 
 def _run(session: Any, feed: Feed) -> list[Outputs] | None:
-    """None when the host itself refuses these shapes."""
+    """Runs the model; returns None if the host itself refuses these shapes."""
     try:
         return onnx_host.invoke(session, [feed])
     except Exception:

@@ -46,7 +46,8 @@ def _check(
 
 
 def _share(single: Single, wanted: str | None) -> float | None:
-    """The error over the tolerance; None when the host or we do not run it."""
+    """Returns the error relative to the tolerance; None if the host or the plugin does not run
+    it."""
     model = single.to_bytes()
     feeds = values.feeds(np.random.default_rng(1), [[single.shape]] * 2)
     nudged = [[a * np.float32(1 + tolerance.NUDGE) for a in feed] for feed in feeds]

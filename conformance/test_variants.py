@@ -92,7 +92,7 @@ def test_a_sample_of_other_plans(family: str, options: Mapping[str, Any]) -> Non
 
 
 def _sample(family: str, targets: Mapping[str, Target]) -> list[tuple[Case, list[str]]]:
-    """Cases, and the targets for which each is planned."""
+    """Returns cases, and the targets for which each is planned."""
     longest: dict[tuple[str, ...], tuple[int, Case, str]] = {}
     for case in check.family_cases(family):
         graph = None if case.refused else direct.graph(case)

@@ -48,7 +48,7 @@ class Version:
 
 @cache
 def first_case(host_op: str) -> Case | None:
-    """A case of the operator that its row takes, the simplest one first in its list."""
+    """Returns the first case of the operator that its row accepts, or None."""
     family = ops.rows()[SINGLE[host_op].op].family
     found = [c for c in all_cases()[family] if c.op == host_op and not c.refused]
     return found[0] if found else None
@@ -118,7 +118,8 @@ def _control(
 
 
 def _support(case: Case) -> str | None:
-    """The plugin's answer for a case at its version; the graph has the shapes of version 1."""
+    """Returns the plugin's verdict on a case at its version; the graph has the shapes of version
+    1."""
     known = direct.graph(replace(case, version=_simple_version(case)))
     node = replace(known.nodes[0], version=case.version)
     return conditions.refusal(known, node, _target())

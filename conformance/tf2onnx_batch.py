@@ -15,7 +15,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def main(folder: Path, opset: int) -> int:
-    """Convert what is not converted yet; returns 0 even when models are refused."""
+    """Converts models that are not converted yet; returns 0 even if some are refused."""
     import logging
     from importlib import import_module
 

@@ -122,8 +122,8 @@ class Verdict:
 
 
 def bound(accuracy: str, truth: Array, moved: Array, terms: int = 1) -> Bound:
-    """The bound of a class around these true values, for sums of so many terms; `moved` is the
-    condition: how far roundings of what goes in move each element."""
+    """Returns the bound of an accuracy class around these true values, for sums of so many terms;
+    `moved` is the condition: by how much rounding of the inputs changes each element."""
     row = CLASSES[accuracy]
     if accuracy == "exact" or truth.dtype.kind != "f":
         return Bound(0.0, 0.0)
@@ -134,16 +134,16 @@ def bound(accuracy: str, truth: Array, moved: Array, terms: int = 1) -> Bound:
 
 
 def as_half(allowed: Bound) -> Bound:
-    """The bound of a result that is stored as float16, sums being float32: one rounding more. What
-    is moved or chosen (class exact) is not rounded again."""
+    """Returns the bound of a result that is stored as float16 while sums are float32: one more
+    rounding. Results that are only moved or selected (class exact) are not rounded again."""
     return replace(allowed, half=allowed.ulp > 0.0)
 
 
 def multiplied_in_half(allowed: Bound, largest: float, run: int) -> Bound:
-    """The same where products, and short runs of them, are added up in float16: what roundings of
-    float32 may move the value by counts for those of float16, whose unit is 2^13 times as large.
-    Small products lose digits, each up to half of 2^-24 where the `largest` weight times the `run`
-    is scaled to 1."""
+    """Returns the bound if products, and short runs of them, are summed in float16: the effect
+    of float32 roundings is scaled to the unit of float16, which is 2^13 times as large. Small
+    products lose digits, each up to half of 2^-24 in units where the `largest` weight times the
+    `run` is 1."""
     lost = run * HALF_SUBNORMAL * largest * run
     return replace(as_half(allowed), absolute=allowed.absolute * HALF_UNITS + lost)
 
@@ -169,10 +169,9 @@ def in_bfloat16(bits: Array, allowed: Bound) -> str:
 
 
 def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
-    """Compare one tensor with its reference: shape and dtype must be equal, values within
-    `allowed`.
-
-    Expected NaN or infinity must be met by the same (NaN by NaN); an unexpected one fails."""
+    """Compares one tensor with its reference: shape and dtype must be equal, values within
+    `allowed`. Where NaN or infinity is expected, the value must be the same (any NaN for NaN);
+    elsewhere they fail."""
     if expected.shape != got.shape or expected.dtype != got.dtype:
         shapes = (
             f"expected {expected.dtype}{list(expected.shape)}, got {got.dtype}{list(got.shape)}"
@@ -187,7 +186,7 @@ def compare(expected: Array, got: Array, allowed: Bound) -> Verdict:
 
 
 def in_8_bits(rule: str, expected: Array, got: Array) -> Verdict:
-    """Compare stored numbers of a quantized tensor by its op's rule."""
+    """Compares stored numbers of a quantized tensor by the rule of its op."""
     if expected.shape != got.shape or expected.dtype != got.dtype:
         return compare(expected, got, Bound(0.0, 0.0))
     verdict = _exact(expected, got)
@@ -199,8 +198,8 @@ def in_8_bits(rule: str, expected: Array, got: Array) -> Verdict:
 
 
 def moving(expected: Array, got: Array, moved: Array) -> tuple[float, float]:
-    """(largest error, limit) for an output of a graph; `moved` is the host's answer to inputs that
-    are off by NUDGE. Expected NaN and infinity must be met by the same."""
+    """Returns (largest error, limit) for an output of a graph; `moved` is the host's answer to
+    inputs that are off by NUDGE. Where NaN or infinity is expected, the value must be the same."""
     same = (expected == got) | (np.isnan(expected) & np.isnan(got))
     with np.errstate(invalid="ignore"):
         error = np.where(same, 0.0, np.abs(expected.astype(np.float64) - got))
@@ -244,8 +243,8 @@ def _floats(expected: Array, got: Array, allowed: Bound) -> Verdict:
 
 
 def _wanted(expected: Array, allowed: Bound) -> Array:
-    """The true values; where they or the expected ones are not finite in the tensor's type, the
-    expected ones, since hosts differ in these."""
+    """Returns the true values; where they or the expected ones are not finite in the tensor's type,
+    the expected ones, since hosts differ in these."""
     wide = expected.astype(np.float64)
     if allowed.truth is None:
         return wide

@@ -48,7 +48,7 @@ class Count(NamedTuple):
 
 
 def ask(questions: Iterator[Question]) -> Count:
-    """Feed every wrong answer to every question."""
+    """Feeds every wrong answer to every judge."""
     fed, accepted = 0, []
     for question in questions:
         for what, outputs in answers(question):
@@ -59,8 +59,8 @@ def ask(questions: Iterator[Question]) -> Count:
 
 
 def answers(question: Question) -> Iterator[tuple[str, list[Array]]]:
-    """(what is wrong, outputs), for each output in turn; what is no other answer in the tensor's
-    type is left out."""
+    """Yields (what is wrong, outputs) for each output; omits changes that do not alter the answer
+    in the tensor's type."""
     right = question.right
     for k, array in enumerate(right):
         for what, made in _variants(array, question):
@@ -88,8 +88,8 @@ def _variants(array: Array, question: Question) -> Iterator[tuple[str, Array]]:
 
 
 def _other(array: Array, value: Any, steps: int) -> Any:
-    """Another number of the type: whole ones so many steps off, or off by a part of the tensor's
-    magnitude."""
+    """Returns another number of the type: integers so many steps off, floats off by a fraction of
+    the tensor's magnitude."""
     if array.dtype.kind == "b":
         return not value
     if array.dtype.kind in "iu":
@@ -102,7 +102,7 @@ def _other(array: Array, value: Any, steps: int) -> Any:
 
 
 def operators(family: str) -> Iterator[Question]:
-    """The cases that run in TFLite, and in ONNX Runtime as converted ones and twins."""
+    """Returns the cases that run in TFLite, and in ONNX Runtime as converted models and twins."""
     for case in check.family_cases(family):
         if not case.refused:
             model, feeds = models.build(case), host.case_feeds(case, 1)
@@ -111,7 +111,7 @@ def operators(family: str) -> Iterator[Question]:
 
 
 def hybrid(family: str) -> Iterator[Question]:
-    """Dynamic-range twins."""
+    """Returns dynamic-range twins."""
     for own, case in hybrid_cases.twins():
         feeds = host.case_feeds(case, 1)
         if own == family:
@@ -133,7 +133,7 @@ def _question(case: Case, feeds: Sequence[Feed], expected: Sequence[list[Array]]
 
 
 def nodes(family: str) -> Iterator[Question]:
-    """Cases of single internal ops."""
+    """Returns cases of single internal ops."""
     for case in node_cases.family_nodes(family):
         if not case.refused:
             values = node_cases.feeds(case)
@@ -147,7 +147,7 @@ def nodes(family: str) -> Iterator[Question]:
 
 
 def quantized(family: str) -> Iterator[Question]:
-    """Twins in 8 bits."""
+    """Returns twins in 8 bits."""
     for own, case in quantized_cases.twins():
         if own != family:
             continue

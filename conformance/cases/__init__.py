@@ -63,7 +63,7 @@ class Case:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The type of each output."""
+        """Returns the type of each output."""
         return self.output_types or (self.output_type,) * self.outputs
 
 
@@ -90,8 +90,8 @@ def integers(
     low: int = LEAST,
     high: int = MOST,
 ) -> list[Case]:
-    """The cases of these names (none: all) over integers from `low` up to `high`: what they
-    hold as float32 is int32 or int64 then, as `types` says for each host operator."""
+    """Returns the cases with these names (none: all cases) with integers from `low` to `high`: what
+    is float32 in them becomes int32 or int64, as `types` says for each host operator."""
     found = []
     for case in cases:
         if case.refused or (names and case.name not in names):
@@ -105,7 +105,8 @@ def integers(
 
 
 def _whole(value: Input | None, dtype: str, low: int, high: int) -> Input | None:
-    """An input of integers; constants are never 0, which is for tests of what divides."""
+    """Returns an input of integers, or None. Constants are never 0; other tests cover divisors of
+    0."""
     if value is None or value.dtype != "f32":
         return value
     if value.data is None:

@@ -19,8 +19,8 @@ LOWEST = float(np.finfo(np.float32).min)
 
 def case(name: str, q: Shape, k: Shape, width: int = 0, mask: Any = None, lengths: Any = None,
          low: float = -1.0, **attributes: Any) -> NodeCase:  # fmt: skip
-    """`width` is that of values (default: of keys); `mask` is a shape or constant; `lengths` are
-    constant, or "run"."""
+    """Returns a case; `width` is the width of values (default: that of keys), `mask` a shape or a
+    constant, and `lengths` are constant or "run"."""
     values = (*k[:-1], width or k[-1])
     given = [Input(shape, low=low, high=-low) for shape in (q, k, values)]
     masked = Input(mask) if isinstance(mask, tuple) else None

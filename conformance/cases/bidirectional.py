@@ -16,8 +16,9 @@ from tflgpu_plugin.ir import Quantization
 def rnn(name: str, units: int = 6, backward: int = 0, inputs: int = 5, batch: int = 2,
         steps: int = 4, merged: bool = True, time_major: bool = False, activation: str = "TANH",
         auxiliary: bool = False, in_8_bits: bool = False, **more: Any) -> Case:  # fmt: skip
-    """`backward`: units of that direction, where they are others. `in_8_bits`: the weights; hosts
-    crash over these where time is first and inputs are not quantized asymmetrically."""
+    """Returns a case; `backward` is the number of units of that direction if it differs.
+    `in_8_bits`: weights are int8. Hosts crash with such weights if time is the first axis, unless
+    inputs are quantized asymmetrically."""
     shape = (steps, batch) if time_major else (batch, steps)
 
     def weights(*extents: int, seed: int) -> Input:
@@ -56,8 +57,8 @@ def lstm(name: str, units: int = 6, inputs: int = 5, batch: int = 2, steps: int 
          merged: bool = False, time_major: bool = False, outputs: int = 0, coupled: bool = False,
          peephole: bool = False, scale: float = 0.4, clips: tuple[float, float] = (0.0, 0.0),
          auxiliary: bool = False, activation: str = "TANH", **more: Any) -> Case:  # fmt: skip
-    """`outputs` come of a projection. Hosts read states of several sequences from elsewhere where
-    results are merged and time is not first."""
+    """Returns a case; a projection computes `outputs`. If results are merged and time is not the
+    first axis, hosts read the states of several sequences from the wrong place."""
     wide = outputs or units
     shape = (steps, batch) if time_major else (batch, steps)
 

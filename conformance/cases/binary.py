@@ -25,7 +25,7 @@ def pair(
     fixed: str = "",
     **more: Any,
 ) -> Case:
-    """A case; `fixed` names the constant operand: "first", "second" or neither."""
+    """Returns a case; `fixed` names the constant operand: "first", "second" or neither."""
     given = [
         constant(seeded(*shape)) if fixed == place else Input(shape, low=-9, high=9)
         for shape, place in ((first, "first"), (second, "second"))
@@ -122,8 +122,8 @@ def constants(op: str) -> list[Case]:
 
 
 def special(op: str) -> Case:
-    """Both zeros, large and, where the host does not cut them to its largest number, infinite
-    values."""
+    """Returns both zeros, large values and, where the host does not clamp them to its largest
+    number, infinities."""
     largest = 1e37 if op in OPTIONS else np.inf
     values = np.array([largest, -largest, 0.0, -0.0, 1e-37], np.float32)
     return Case("special_values", op, 1, (Input((1, 3, 3, 5)), constant(values)), OPTIONS.get(op),
@@ -155,7 +155,7 @@ COMPARED = ("EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUA
 
 
 def compared(op: str, name: str, first: Shape, second: Shape, value: Any = None) -> Case:
-    """Integers as float32, so that many are equal."""
+    """Returns a case of integers in float32, so that many are equal."""
     other = whole(second) if value is None else constant(value)
     return Case(name, op, 1, (whole(first), other), output_type="bool")
 
@@ -173,7 +173,7 @@ def shifted(name: str, first: Shape, second: Shape) -> Case:
 
 
 def whole(shape: Shape) -> Input:
-    """Integers from -2 to 2."""
+    """Returns a case of integers from -2 to 2."""
     return Input(shape, low=-2.5, high=2.5, step=1.0)
 
 
@@ -195,7 +195,7 @@ def chosen(name: str, which: Shape, shape: Shape, **more: Any) -> Case:
 
 
 def prelu(name: str, x: Shape, alpha: Shape, runtime: bool = False) -> Case:
-    """A case with alpha constant, or fed at run time."""
+    """Returns a case whose alpha is constant, or fed at run time."""
     given = Input(alpha) if runtime else constant(seeded(*alpha))
     return Case(name, "PRELU", 1, (Input(x), given))
 
@@ -328,13 +328,13 @@ SMALL = np.random.default_rng(5).integers(-2, 3, (2, 3, 5, 5))
 
 
 def away_from_zero(*shape: int) -> Input:
-    """A constant of magnitudes from 0.5 to 4 of both signs."""
+    """Returns a constant of both signs with magnitudes from 0.5 to 4."""
     values = np.random.default_rng(7).uniform(0.5, 4, shape)
     return constant(values * np.resize([1, -1, -1], shape))
 
 
 def spread(op: str, second: Shape, **more: Any) -> NodeCase:
-    """A node case of a map and a divisor of another shape."""
+    """Returns a node case of a map and a divisor of another shape."""
     name = f"spread_{len(second)}_{'_'.join(map(str, second))}"
     return NodeCase(
         name, op, (Input((2, 3, 5, 5), low=-9, high=9), away_from_zero(*second)), **more
@@ -342,7 +342,7 @@ def spread(op: str, second: Shape, **more: Any) -> NodeCase:
 
 
 def powers(name: str, low: float, high: float, exponent: Any) -> NodeCase:
-    """A power of a map of this range."""
+    """Returns a case of powers of a map with values in this range."""
     return NodeCase(name, "pow", (Input((2, 3, 5, 5), low=low, high=high), constant(exponent)))
 
 

@@ -18,7 +18,7 @@ def join(
     dtype: str = "f32",
     **more: Any,
 ) -> Case:
-    """A case; inputs at the places in `fixed` are constants."""
+    """Returns a case; inputs at the positions in `fixed` are constants."""
     given = tuple(
         constant(seeded(*shape, seed=k)) if k in fixed else Input(shape, dtype)
         for k, shape in enumerate(shapes)

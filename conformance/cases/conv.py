@@ -22,7 +22,7 @@ def conv(
     low: float = -1.0,
     scale: float = 1.0,
 ) -> Case:
-    """`x` is NHWC, `filters` [O, KH, KW, I]; seeded constant weights."""
+    """Returns a case with seeded constant weights; `x` is NHWC, `filters` [O, KH, KW, I]."""
     return Case(
         name,
         "CONV_2D",
@@ -40,7 +40,7 @@ def conv(
 def options(
     padding: str, stride: tuple[int, int], dilation: tuple[int, int], activation: str
 ) -> dict[str, object]:
-    """The options table; strides and dilations are (h, w)."""
+    """Returns the options table; strides and dilations are (h, w)."""
     return {
         "padding": padding,
         "strideH": stride[0],
@@ -52,14 +52,15 @@ def options(
 
 
 def runtime(name: str, x: tuple[int, ...], filters: tuple[int, ...]) -> Case:
-    """Weights and bias are inputs of the model."""
+    """Returns a case whose weights and bias are inputs of the model."""
     values = (Input(x), Input(filters), Input(filters[:1]))
     parameters = options("SAME", (1, 1), (1, 1), "RELU")
     return Case(name, "CONV_2D", 1, values, "Conv2DOptions", parameters)
 
 
 def passing(name: str, x: tuple[int, ...], kernel: int) -> Case:
-    """Sums that pass the largest float16 on the way; those of one place come back below it."""
+    """Returns a case whose intermediate sums exceed the largest float16; the sums of one position
+    end below it."""
     signs = np.where(np.arange(x[3]) < x[3] // 2, 1, -0.6).astype(np.float32)
     weights = constant(np.tile(signs, (6, kernel, kernel, 1)))
     values = (Input(x, low=200, high=300), weights, constant(seeded(6)))
@@ -157,7 +158,7 @@ CASES = POINT + PLACES + WINDOWS + WINOGRAD + ACTIVATIONS + GROUPS + RUNTIME + L
 
 def node(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: tuple[int, int],
          sides: tuple[int, ...], dilations: tuple[int, int] = (1, 1)) -> NodeCase:  # fmt: skip
-    """A node case; `sides` are (top, bottom, left, right)."""
+    """Returns a node case; `sides` are (top, bottom, left, right)."""
     inputs = (Input(shape), constant(seeded(*weights)), constant(seeded(weights[0], seed=2)))
     attributes = {"strides": strides, "padding": sides, "dilations": dilations,
                   "activation": "none"}  # fmt: skip
@@ -166,7 +167,7 @@ def node(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: t
 
 
 def gated(batch: int, height: int, width: int, channels: int, outputs: int) -> NodeCase:
-    """1x1, of channels times a gate each."""
+    """Returns a node case of a 1x1 convolution whose input channels are multiplied by gates."""
     shape, weights = (batch, height, width, channels), seeded(outputs, 1, 1, channels, seed=4)
     gates = Input((batch, 1, 1, channels), low=0.0)
     attributes = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilations": (1, 1),

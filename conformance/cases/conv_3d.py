@@ -15,7 +15,7 @@ Three = tuple[int, int, int]
 def volume(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: Three = (1, 1, 1),
            padding: str = "VALID", dilations: Three = (1, 1, 1), activation: str = "NONE",
            bias: bool = True, fed: bool = False, refused: bool = False) -> Case:  # fmt: skip
-    """A CONV_3D; its weights are [D, H, W, inputs, outputs]."""
+    """Returns a case of CONV_3D; its weights are [D, H, W, inputs, outputs]."""
     filters = Input(weights) if fed else constant(seeded(*weights))
     inputs = (Input(shape), filters, *([constant(seeded(weights[-1], seed=2))] if bias else []))
     options = {"padding": padding, "fusedActivationFunction": activation}
@@ -27,7 +27,8 @@ def volume(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides:
 def back(name: str, shape: tuple[int, ...], weights: tuple[int, ...], size: Three,
          strides: Three = (1, 1, 1), padding: str = "VALID", bias: bool = False,
          refused: bool = False) -> Case:  # fmt: skip
-    """A CONV_3D_TRANSPOSE to this size; its weights are [D, H, W, outputs, inputs]."""
+    """Returns a case of CONV_3D_TRANSPOSE to this size; its weights are [D, H, W, outputs,
+    inputs]."""
     wanted = (shape[0], *size, weights[3])
     inputs = (constant(np.array(wanted), "i32"), constant(seeded(*weights)), Input(shape),
               *([constant(seeded(weights[3], seed=2))] if bias else []))  # fmt: skip
@@ -63,7 +64,7 @@ CASES = [
 def conv(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: Three = (1, 1, 1),
          sides: tuple[int, ...] = (0,) * 6, dilations: Three = (1, 1, 1),
          fed: bool = False) -> NodeCase:  # fmt: skip
-    """A node case with a bias; `fed` makes the weights an input."""
+    """Returns a node case with a bias; `fed` makes the weights an input."""
     filters = Input(weights) if fed else constant(seeded(*weights))
     inputs = (Input(shape), filters, constant(seeded(weights[0], seed=2)))
     attributes = {"strides": strides, "padding": sides, "dilations": dilations,
@@ -74,7 +75,7 @@ def conv(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: T
 
 def turned(name: str, shape: tuple[int, ...], weights: tuple[int, ...], size: Three,
            refused: bool = False, **attributes: Any) -> NodeCase:  # fmt: skip
-    """A transpose_conv_3d to this size."""
+    """Returns a node case of transpose_conv_3d to this size."""
     inputs = (Input(shape), constant(seeded(*weights)), constant(seeded(weights[0], seed=2)),
               constant(np.array([shape[0], *size, weights[0]]), "i32"))  # fmt: skip
     terms = weights[1] * weights[2] * weights[3] * weights[4]

@@ -19,7 +19,8 @@ def depthwise(
     constant_weights: bool = True,
     refused: bool = False,
 ) -> Case:
-    """`x` is NHWC; weights [1, *kernel, C * multiplier], seeded constants or inputs."""
+    """Returns a case; `x` is NHWC, and weights are [1, *kernel, C * multiplier], seeded constants
+    or inputs."""
     outputs = x[3] * multiplier
     shape = (1, *kernel, outputs)
     weights = constant(seeded(*shape)) if constant_weights else Input(shape)
@@ -108,7 +109,7 @@ CASES = ROWS + PADDED + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + REFUSED
 def node(name: str, shape: tuple[int, ...], kernel: tuple[int, int], strides: tuple[int, int],
          sides: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
          multiplier: int = 1) -> NodeCase:  # fmt: skip
-    """A node case; `sides` are (top, bottom, left, right)."""
+    """Returns a node case; `sides` are (top, bottom, left, right)."""
     outputs = shape[3] * multiplier
     inputs = (Input(shape), constant(seeded(1, *kernel, outputs)), constant(seeded(outputs)))
     attributes = {"strides": strides, "padding": sides, "dilations": dilations,

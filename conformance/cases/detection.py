@@ -30,14 +30,15 @@ def anchors(count: int) -> Array:
 
 
 def apart(count: int) -> Array:
-    """Anchors of which none meets another."""
+    """Returns anchors that do not overlap."""
     row = np.arange(count, dtype=np.float32)
     return np.stack([row, 0 * row, 0 * row + 0.5, 0 * row + 0.5], 1)
 
 
 def host(name: str, boxes: Input | tuple[int, ...], scores: Input, around: Any = None,
          refused: bool = False, **options: Any) -> Case:  # fmt: skip
-    """Boxes by their shape are between -1 and 1."""
+    """Returns a case of the host's operator; boxes that are given by their shape are between -1 and
+    1."""
     boxes = boxes if isinstance(boxes, Input) else Input(boxes)
     around = constant(anchors(boxes.shape[1])) if around is None else around
     wanted = int(options.get("max_detections", 10) * options.get("max_classes_per_detection", 1))

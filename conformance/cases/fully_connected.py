@@ -18,7 +18,8 @@ def fully(
     scale: float = 1.0,
     refused: bool = False,
 ) -> Case:
-    """`matrix` is [outputs, inputs]; seeded constant weights, or inputs of the model."""
+    """Returns a case; `matrix` is [outputs, inputs], seeded constant weights or inputs of the
+    model."""
     weights = constant(seeded(*matrix, scale=scale)) if constant_weights else Input(matrix)
     vector = constant(seeded(matrix[0], seed=2)) if constant_weights else Input(matrix[:1])
     options = {"keepNumDims": keep, "fusedActivationFunction": activation}
@@ -89,7 +90,7 @@ OTHERS = [
 
 
 def passing(name: str, rows: int, inputs: int, outputs: int) -> Case:
-    """Sums that pass the largest float16 on the way, and come back below it."""
+    """Returns a case whose intermediate sums exceed the largest float16, and end below it."""
     signs = np.where(np.arange(inputs) < inputs // 2, 1, -0.6).astype(np.float32)
     weights = constant(np.tile(signs, (outputs, 1)))
     values = (Input((rows, inputs), low=200, high=300), weights, None)

@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 def node(name: str, shape: Shape, places: Shape, method: str, outside: str,
          align_corners: bool = False, reach: float = 1.3, **more: Any) -> NodeCase:  # fmt: skip
-    """Places from -reach to reach, at which nothing is rounded."""
+    """Returns a node case with positions from -reach to reach that need no rounding."""
     grid = Input((shape[0], *places, len(shape) - 2), low=-reach, high=reach, step=1 / 64)
     given = more.pop("attributes", {})
     attributes = {"method": method, "outside": outside, "align_corners": align_corners, **given}

@@ -10,7 +10,7 @@ CASES: list[Case] = []
 
 
 def both(name: str, shape: Shape, groups: int, refused: bool = False) -> list[NodeCase]:
-    """The mean, and the mean square of differences from another tensor."""
+    """Returns two node cases: the mean, and the mean square of differences from another tensor."""
     x, of = Input(shape, low=-2.0, high=3.0), {"groups": groups}
     centre = Input((shape[0], *(1,) * (len(shape) - 2), groups), low=-2.0, high=3.0)
     return [

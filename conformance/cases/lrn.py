@@ -10,7 +10,7 @@ from conformance.node_cases import NodeCase
 
 
 def near(name: str, channels: int, radius: int, **options: float) -> Case:
-    """A case of hosts' own, where `alpha` is that of each channel."""
+    """Returns a case of the host's operator, whose `alpha` applies to each channel."""
     values = Input((2, 3, 5, channels), low=-9, high=9)
     options = {"radius": radius, "bias": 1.0, "alpha": 0.1, "beta": 0.75, **options}
     name = f"{name}_{channels}"
@@ -29,7 +29,7 @@ CASES = [
 
 
 def lrn(name: str, shape: tuple[int, ...], size: int, **attributes: Any) -> NodeCase:
-    """A node case of inputs large enough to be normalized."""
+    """Returns a node case with inputs large enough to be normalized."""
     return NodeCase(name, "lrn", (Input(shape, low=-9, high=9),), {"size": size, **attributes})
 
 

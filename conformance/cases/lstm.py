@@ -18,7 +18,7 @@ def lstm(
     clips: tuple[float, float] = (0.0, 0.0),
     **more: Any,
 ) -> Case:
-    """A case with seeded weights; the previous activation and state are variables of the
+    """Returns a case with seeded weights; the previous activation and state are variables of the
     interpreter."""
     reads = (
         Input((batch, inputs)),
@@ -53,8 +53,8 @@ def full(
     activation: str = "TANH",
     **more: Any,
 ) -> Case:
-    """The LSTM of many inputs: a sequence when it has `steps`, else one step. `outputs` come of a
-    projection."""
+    """Returns a case of the LSTM with many inputs: a sequence if it has `steps`, else one step. A
+    projection computes `outputs`."""
     wide = outputs or units
     shape = (steps, batch) if time_major else (batch, steps)
 

@@ -10,7 +10,7 @@ Shape = tuple[int, ...]
 
 
 def batched(name: str, a: Shape, b: Shape, fixed: str = "", **options: bool) -> Case:
-    """A BATCH_MATMUL; `fixed` names the constant factors ("a", "b")."""
+    """Returns a case of BATCH_MATMUL; `fixed` names the constant factors ("a", "b")."""
     inputs = [
         constant(seeded(*shape)) if factor in fixed else Input(shape)
         for factor, shape in (("a", a), ("b", b))
@@ -45,7 +45,7 @@ CASES = [
 
 
 def product(name: str, a: Shape, b: Shape, fixed: str = "", **attributes: bool) -> NodeCase:
-    """A node case; `fixed` names the constant factors ("a", "b")."""
+    """Returns a node case; `fixed` names the constant factors ("a", "b")."""
     inputs = [
         constant(seeded(*shape)) if factor in fixed else Input(shape)
         for factor, shape in (("a", a), ("b", b))

@@ -48,7 +48,8 @@ def _given(value: Any) -> Input:
 
 
 def near(overlap: float, count: int = 300) -> Any:
-    """Pairs of boxes of which one covers the other to this share, some roundings more or less."""
+    """Returns pairs of boxes whose overlap is this fraction, up to a few rounding errors in either
+    direction."""
     random = np.random.default_rng(14)
     width = random.uniform(0.5, 2, count).astype(np.float32)
     part = (width * np.float32(overlap)).view(np.int32) + random.integers(-2, 3, count)

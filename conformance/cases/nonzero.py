@@ -11,7 +11,7 @@ SIZES = (1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1000, 70_001)
 
 def node(name: str, n: int, low: float = 0, high: float = 2, dtype: str = "bool",
          shape: tuple[int, ...] | None = None, refused: bool = False) -> NodeCase:  # fmt: skip
-    """Flags from random integers from `low` up to `high`."""
+    """Returns a node case whose flags are random integers from `low` to `high`."""
     given = Input((n,) if shape is None else shape, dtype, low=low, high=high, step=1)
     return NodeCase(name, "nonzero", (given,), outputs=2, output_types=("i32", "i32"),
                     refused=refused)  # fmt: skip

@@ -36,14 +36,14 @@ CASES = [
 
 
 def instance(name: str, shape: Shape, low: float = -2.0, high: float = 3.0) -> NodeCase:
-    """A node case with scale and bias per channel."""
+    """Returns a node case with scale and bias per channel."""
     scales = constant(seeded(shape[-1])), constant(seeded(shape[-1], seed=2))
     return NodeCase(name, "instance_normalization", (Input(shape, low=low, high=high), *scales),
                     {"epsilon": 1e-3}, terms=8)  # fmt: skip
 
 
 def layer(name: str, shape: Shape, axis: int, given: int = 2, largest: float = 3) -> NodeCase:
-    """A node case with `given` of scale and bias."""
+    """Returns a node case with those of scale and bias that are in `given`."""
     scales = [Input(shape[axis:], low=0.5, high=2.0), Input(shape[axis:])][:given]
     return NodeCase(name, "layer_normalization", (Input(shape, low=-2, high=largest), *scales),
                     {"axis": axis, "epsilon": 1e-5}, terms=8)  # fmt: skip
@@ -51,14 +51,14 @@ def layer(name: str, shape: Shape, axis: int, given: int = 2, largest: float = 3
 
 def rows(name: str, shape: Shape, low: float = -2.0, high: float = 3.0,
          **attributes: object) -> NodeCase:  # fmt: skip
-    """A node case of rows alone."""
+    """Returns a node case of single rows."""
     return NodeCase(name, "standardize", (Input(shape, low=low, high=high),),
                     {"epsilon": 1e-5} | attributes, terms=8)  # fmt: skip
 
 
 def groups(name: str, shape: Shape, count: int, low: float = -2.0, high: float = 3.0,
            refused: bool = False, **attributes: object) -> NodeCase:  # fmt: skip
-    """A node case of groups of channels."""
+    """Returns a node case of groups of channels."""
     return NodeCase(name, "standardize_groups", (Input(shape, low=low, high=high),),
                     {"epsilon": 1e-5, "groups": count} | attributes, terms=8,
                     refused=refused)  # fmt: skip

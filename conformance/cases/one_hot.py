@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 
 def one_hot(name: str, shape: Shape, depth: int, axis: int = -1, **more: Any) -> Case:
-    """Indices of a run, of which some are below and some above."""
+    """Returns a case whose indices are given at run time, some of them below or above the range."""
     values = constant(2.5), constant(-0.5)
     given = (Input(shape, "i32", low=-2, high=depth + 2), constant(depth, "i32"), *values)
     return Case(name, "ONE_HOT", 1, given, "OneHotOptions", {"axis": axis}, **more)

@@ -17,7 +17,7 @@ Pairs = Sequence[tuple[int, int]]
 def pad(
     name: str, shape: tuple[int, ...], paddings: Pairs, value: float | None = None, **more: Any
 ) -> Case:
-    """PAD, or PADV2 when there is a value."""
+    """Returns a case of PAD, or of PADV2 if there is a value."""
     given = [Input(shape), constant(np.array(paddings, np.int32).reshape(-1, 2), "i32")]
     version = 4 if len(shape) > 4 else 1
     if value is None:
@@ -45,7 +45,7 @@ def stablehlo(
     name: str, shape: tuple[int, ...], paddings: Pairs, value: float = 0.0,
     inside: tuple[int, ...] = (), **more: Any,
 ) -> Case:  # fmt: skip
-    """The same by parameters."""
+    """Returns the same as a case of STABLEHLO_PAD, with parameters."""
     low, high = zip(*paddings, strict=True)
     options = {"edgePaddingLow": list(low), "edgePaddingHigh": list(high),
                "interiorPadding": list(inside or [0] * len(shape))}  # fmt: skip

@@ -13,8 +13,8 @@ Shape = tuple[int, ...]
 
 
 def gather_nd(name: str, shape: Shape, indices: Any, **more: Any) -> Case:
-    """`indices` are constants, or the shape of those that a run tells (all axes have 3
-    elements)."""
+    """Returns a case; `indices` are constants, or the shape of those that are given at run time
+    (all axes have 3 elements)."""
     given = (
         Input(indices, "i32", low=0, high=3)
         if isinstance(indices, tuple)
@@ -37,13 +37,13 @@ CASES += integers(CASES, {"GATHER_ND": "i32 i64"})
 
 
 def pick(name: str, shape: Shape, indices: Shape, axis: int, **more: Any) -> NodeCase:
-    """Places from 0 to 2."""
+    """Returns a case with indices from 0 to 2."""
     given = (Input(shape), Input(indices, "i32", low=0, high=3))
     return NodeCase(name, "pick", given, {"axis": axis}, **more)
 
 
 def from_both_ends(name: str, shape: Shape, indices: Shape, batch: int = 0) -> NodeCase:
-    """A gather_nd of constant indices, of which some count from the end."""
+    """Returns a case of gather_nd with constant indices, some of which count from the end."""
     extents = shape[batch : batch + indices[-1]]
     chance = np.random.default_rng(len(name))
     columns = [chance.integers(-n, n, indices[:-1]) for n in extents]
@@ -52,7 +52,7 @@ def from_both_ends(name: str, shape: Shape, indices: Shape, batch: int = 0) -> N
 
 
 def elements(name: str, shape: Shape, indices: Shape, axis: int, **more: Any) -> NodeCase:
-    """Indices of a run from both ends."""
+    """Returns a case with indices that are given at run time and count from either end."""
     given = (Input(shape), Input(indices, "i32", low=-shape[axis], high=shape[axis]))
     return NodeCase(name, "gather_elements", given, {"axis": axis, "wraps": True}, **more)
 

@@ -24,7 +24,7 @@ def pool(
     ops: tuple[str, ...] = ("AVERAGE_POOL_2D", "MAX_POOL_2D"),
     **more: Any,
 ) -> list[Case]:
-    """The same pooling as an average and as a maximum."""
+    """Returns the same pooling as an average and as a maximum."""
     options = {
         "padding": padding,
         "strideH": strides[0],
@@ -84,7 +84,7 @@ CASES = [
 
 def node(op: str, name: str, shape: tuple[int, ...], window: tuple[int, ...],
          strides: tuple[int, ...], padding: tuple[int, ...], **more: Any) -> NodeCase:  # fmt: skip
-    """A node case of one to three spatial axes."""
+    """Returns a node case of one to three spatial axes."""
     attributes = {"window": window, "strides": strides, "padding": padding, **more}
     taps = 1
     for extent in window:

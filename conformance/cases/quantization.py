@@ -17,12 +17,12 @@ LIMITS = {"i8": (-128, 127), "u8": (0, 255)}
 
 
 def scaled(scale: float, zero: int) -> Quantization:
-    """A tensor quantized as a whole; the scale is that of a float32."""
+    """Returns a tensor with one quantization for all channels; the scale is rounded to float32."""
     return Quantization((float(np.float32(scale)),), (zero,))
 
 
 def stored(shape: Shape, dtype: str, scale: float, zero: int) -> Input:
-    """A fed 8-bit tensor with all values."""
+    """Returns a fed 8-bit tensor that contains all values."""
     low, high = LIMITS[dtype]
     return Input(shape, dtype, low=low, high=high + 1, quantization=scaled(scale, zero))
 
@@ -47,7 +47,7 @@ def again(name: str, source: Input, dtype: str, scale: float, zero: int) -> Case
 
 def factor(name: str, factor: float, shape: Shape = (3, 5, 7), dtype: str = "i32",
            unit: float = 1.0, most: int = 2**31 - 1) -> NodeCase:  # fmt: skip
-    """Integers up to `most`, which are multiples of the unit where they come as float32."""
+    """Returns integers up to `most`; where they are float32, they are multiples of the unit."""
     given = Input(shape, dtype, low=-most * unit, high=most * unit, step=unit)
     return NodeCase(name, "times_factor", (given,), {"numbers": factor_numbers(unit, factor, 0.5)})
 

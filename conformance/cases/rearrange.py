@@ -27,7 +27,7 @@ def gather(name: str, shape: Shape, indices: Any, axis: int) -> Case:
 
 
 def computed(name: str, shape: Shape, places: Shape, axis: int) -> Case:
-    """Indices that a run tells."""
+    """Returns a case whose indices are given at run time."""
     given = (Input(shape), Input(places, "i32", low=0, high=shape[axis]))
     return Case(name, "GATHER", 1, given, "GatherOptions", {"axis": axis})
 
@@ -35,7 +35,7 @@ def computed(name: str, shape: Shape, places: Shape, axis: int) -> Case:
 def of_batches(
     name: str, shape: Shape, places: Shape, axis: int, batch: int, told: bool = True
 ) -> Case:
-    """Indices for each batch, of a run or constant."""
+    """Returns a case with indices for each batch, constant or given at run time."""
     given: Any = Input(places, "i32", low=0, high=shape[axis])
     if not told:
         given = constant(np.arange(np.prod(places)).reshape(places) * 7 % shape[axis], "i32")
@@ -61,7 +61,8 @@ def broadcast(
 
 
 def looked_up(name: str, rows: int | Sequence[int], shape: Shape) -> Case:
-    """Rows of a table by indices, so many of a run or these."""
+    """Returns a case of rows of a table; the indices are constant, or so many are given at run
+    time."""
     told = Input((rows,), "i32", low=0, high=shape[0]) if isinstance(rows, int) else None
     given = (told or constant(tuple(rows), "i32"), Input(shape))  # type: ignore[arg-type]
     return Case(name, "EMBEDDING_LOOKUP", 1, given)
@@ -83,7 +84,7 @@ TILES: dict[str, tuple[Shape, Shape]] = {
 
 
 def batches(op: str, name: str, shape: Shape, blocks: Shape, margins: Sequence[Shape]) -> Case:
-    """SPACE_TO_BATCH_ND with paddings, or BATCH_TO_SPACE_ND with crops."""
+    """Returns a case of SPACE_TO_BATCH_ND with paddings, or BATCH_TO_SPACE_ND with crops."""
     given = (Input(shape), constant(blocks, "i32"), constant(margins, "i32"))
     version = 1 if len(shape) == 4 else 3
     table = "SpaceToBatchNDOptions" if op == "SPACE_TO_BATCH_ND" else "BatchToSpaceNDOptions"
@@ -91,7 +92,7 @@ def batches(op: str, name: str, shape: Shape, blocks: Shape, margins: Sequence[S
 
 
 def named(shape: Shape, blocks: Shape, margins: Sequence[Shape]) -> str:
-    """The name of a case of `batches`."""
+    """Returns the name of a case of `batches`."""
     parts = ("x".join(map(str, part)) for part in (shape, blocks, (n for m in margins for n in m)))
     return "_".join(parts)
 
@@ -160,13 +161,13 @@ CASES += integers(CASES, dict.fromkeys((*MOVED, "BATCH_TO_SPACE_ND"), "i32 i64")
 
 
 def node(op: str, name: str, shape: Shape, second: Any = None, **attributes: Any) -> NodeCase:
-    """A node case; `second` is a constant input."""
+    """Returns a node case; `second` is a constant input."""
     inputs = (Input(shape), *(() if second is None else (constant(second, "i32"),)))
     return NodeCase(name, op, inputs, attributes)
 
 
 def take(name: str, shape: Shape, rows: Mapping[int, Sequence[int]]) -> NodeCase:
-    """Rows of indices by axis."""
+    """Returns a case that gathers rows of indices along an axis."""
     view = views.taken(shape, {axis: np.array(row) for axis, row in rows.items()})
     return NodeCase(f"taken_{name}", "view", (Input(shape),), {"view": view})
 

@@ -32,7 +32,7 @@ def layer(
     refused: bool = False,
     **attributes: Any,
 ) -> NodeCase:
-    """A node case; `parts` are the inputs after the states."""
+    """Returns a node case; `parts` are the inputs after the states."""
     gates = len(attributes.get("gates", "ifco")) if op == "lstm" else GATES[op]
     wide = outputs or units
     lengths = (batch, steps) if attributes.get("time_axis") else (steps, batch)
@@ -58,13 +58,13 @@ def projection(units: int, outputs: int) -> tuple[Input, Input]:
 
 
 def norm(units: int, gates: int = 4) -> Input:
-    """Scales around 1, then biases."""
+    """Returns scales around 1, followed by biases."""
     scales, biases = seeded(gates * units, scale=0.4) + 1, seeded(gates * units, seed=2, scale=0.3)
     return constant(np.stack([scales, biases]))
 
 
 def ended(name: str, op: str, lengths: Input, *parts: Input, **attributes: Any) -> NodeCase:
-    """A layer of 5 units over 5 steps of sequences that have these lengths."""
+    """Returns a case of a layer with 5 units over sequences of 5 steps that have these lengths."""
     batch = lengths.shape[0] * attributes.get("directions", 1)
     absent = [None] * (ABSENT[op] - len(parts))
     return layer(f"lengths_{name}", op, 5, batch, 5, (*parts, *absent, lengths), **attributes)

@@ -19,7 +19,7 @@ OWN: dict[str, dict[str, Any]] = {
 def layer(name: str, cell: str, units: int, inputs: int = 5, batch: int = 2, steps: int = 4,
           every: bool = True, biased: bool = True, rest: int = 0, refused: bool = False,
           **more: Any) -> NodeCase:  # fmt: skip
-    """A node case; `rest` are rows of the sequence after the last step."""
+    """Returns a node case; `rest` is the number of rows after the last step."""
     rows = GATES[cell] * units
     linear = (OWN[cell] | more).get("linear", False)
     reads = (

@@ -21,7 +21,7 @@ def mean(
     high: float = 1.0,
     **more: Any,
 ) -> Case:
-    """A case with constant axes; an int makes them a scalar."""
+    """Returns a case with constant axes; an int makes them a scalar."""
     image = Input(shape, low=low, high=high)
     inputs = (image, constant(axes, "i32"))
     return Case(name, "MEAN", 1, inputs, "ReducerOptions", {"keepDims": keep}, **more)
@@ -143,7 +143,7 @@ CASES += [
 
 def reduction(op: str, name: str, shape: tuple[int, ...], axes: tuple[int, ...],
               keep: bool = False, low: float = -1.5, high: float = 1.5) -> NodeCase:  # fmt: skip
-    """A node case with constant axes."""
+    """Returns a node case with constant axes."""
     terms = int(np.prod([shape[axis] for axis in axes], dtype=np.int64))
     return NodeCase(name, op, (Input(shape, low=low, high=high), constant(axes, "i32")),
                     {"keep_dims": keep}, terms=terms)  # fmt: skip

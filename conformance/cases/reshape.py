@@ -12,13 +12,13 @@ Shape = tuple[int, ...]
 
 
 def reshape(name: str, shape: Shape, wanted: Shape, dtype: str = "f32", **more: Any) -> Case:
-    """A case whose new shape is a constant input."""
+    """Returns a case whose new shape is a constant input."""
     given = (Input(shape, dtype), constant(wanted, "i32"))
     return Case(name, "RESHAPE", 1, given, output_type=dtype, **more)
 
 
 def by_options(name: str, shape: Shape, wanted: Shape) -> Case:
-    """A case whose new shape stands in the options."""
+    """Returns a case whose new shape is in the options."""
     return Case(name, "RESHAPE", 1, (Input(shape),), "ReshapeOptions", {"newShape": list(wanted)})
 
 

@@ -22,7 +22,7 @@ def resize(
     version: int | None = None,
     **more: Any,
 ) -> Case:
-    """A case with a constant size; half-pixel centres came with version 3."""
+    """Returns a case with a constant size; half-pixel centres exist since version 3."""
     options = {"alignCorners": align, "halfPixelCenters": half}
     inputs = (Input(shape), constant(size, "i32"))
     version = version or (3 if half else 1)
@@ -30,7 +30,7 @@ def resize(
 
 
 def rules(name: str, shape: tuple[int, ...], size: Pair) -> list[Case]:
-    """The same resize under each rule."""
+    """Returns cases of one resize, under each coordinate rule."""
     return [
         resize(f"{name}_plain", shape, size),
         resize(f"{name}_align", shape, size, align=True),
@@ -39,7 +39,7 @@ def rules(name: str, shape: tuple[int, ...], size: Pair) -> list[Case]:
 
 
 def nearest(case: Case) -> Case:
-    """The same places, without interpolation."""
+    """Returns cases with the same coordinates, without interpolation."""
     version = 3 if case.options["alignCorners"] or case.options["halfPixelCenters"] else 1
     return replace(
         case,
@@ -97,7 +97,8 @@ CASES = [
 
 
 def node(name: str, shape: tuple[int, ...], size: tuple[int, ...], **attributes: Any) -> NodeCase:
-    """A node case; the tolerance grows with the places, which are computed in float32."""
+    """Returns a node case; its tolerance grows with the coordinates, which are computed in
+    float32."""
     inputs = (Input(shape), constant(size, "i32"))
     return NodeCase(name, "resize", inputs, attributes, terms=max(*shape[1:-1], *size))
 

@@ -18,7 +18,8 @@ def case(name: str, shape: Shape, axes: tuple[int, int], lengths: Sequence[int])
 
 def host(name: str, shape: Shape, axes: tuple[int, int], lengths: Sequence[int] | None,
          dtype: str = "i32") -> Case:  # fmt: skip
-    """A case of the host's operator; without lengths a run tells them."""
+    """Returns a case of the host's operator; without constant lengths they are given at run
+    time."""
     batch, time = axes
     told = Input((shape[batch],), dtype, low=0, high=shape[time])
     given = told if lengths is None else constant(tuple(lengths), dtype)

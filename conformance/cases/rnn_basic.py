@@ -10,7 +10,7 @@ from conformance.cases import Case, Input, constant, seeded
 
 def layer(name: str, units: int, inputs: int = 5, batch: int = 2, steps: int = 0,
           time_major: bool = False, activation: str = "TANH", **more: Any) -> Case:  # fmt: skip
-    """A sequence when it has `steps`, else one step."""
+    """Returns a case: a sequence if it has `steps`, else one step."""
     shape = (steps, batch) if time_major else (batch, steps)
     reads = (
         Input((*(shape if steps else (batch,)), inputs)),

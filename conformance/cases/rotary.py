@@ -22,7 +22,7 @@ FORMS = ((False, False), (False, True), (True, False), (True, True))  # together
 
 
 def each(name: str, x: Shape, *outer: int, width: int = 16, **attributes: Any) -> list[NodeCase]:
-    """A case of each form; `width` values of a head turn."""
+    """Returns a case for each form of the operator; `width` values of a head are rotated."""
     return [
         case(f"{name}{'_together' * together}{'_paired' * paired}", x,
              (*outer, width // 2 if paired else width), together=together, paired=paired,

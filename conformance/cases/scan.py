@@ -17,7 +17,7 @@ def cumsum(name: str, shape: Shape, axis: int, **attributes: Any) -> NodeCase:
 
 
 def cumprod(name: str, shape: Shape, axis: int, low: float = -1.5, **more: Any) -> NodeCase:
-    """Cumulative products of long lines by factors around 1."""
+    """Returns a case of cumulative products of long lines by factors around 1."""
     reads = (Input(shape, low=low, high=1.2), constant((axis,), "i32"))
     return NodeCase(name, "cumprod", reads, more, terms=shape[axis])
 
@@ -28,7 +28,7 @@ def whole_products(dtype: str) -> NodeCase:
 
 
 def host(name: str, shape: Shape, axis: int, flags: Any = (), dtype: str = "f32") -> Case:
-    """A case of the host's operator."""
+    """Returns a case of the host's operator."""
     ends: dict[str, Any] = {"low": -9, "high": 9} if dtype != "f32" else {"low": -1.5, "high": 1.5}
     given = (Input(shape, dtype, **ends), constant(axis, "i32"))
     options = {flag: True for flag in flags}

@@ -32,7 +32,8 @@ def apart(name: str, width: int, shape: Shape, count: int, **more: Any) -> Case:
 
 
 def segments(name: str, op: str, shape: Shape, ids: Any, count: int | None, **more: Any) -> Case:
-    """Cases of constant ids, or of ids from -1 on (SEGMENT_SUM: 0 only, as its ids must rise)."""
+    """Returns cases of constant ids, and of ids from -1 on (for SEGMENT_SUM only 0, as its ids must
+    ascend)."""
     if isinstance(ids, tuple):
         given: Any = Input(ids, "i32", low=-1 if count else 0, high=count or 1)
     else:
@@ -98,7 +99,8 @@ def rows(
     name: str, shape: Shape, indices: Shape, reduction: str, known: bool = False,
     dtype: str = "f32", **more: Any,
 ) -> NodeCase:  # fmt: skip
-    """Indices are on axes of one extent; those of a run may lie outside."""
+    """Returns a case whose indices are on axes of one extent; indices of a run may be out of
+    range."""
     extent = shape[0]
     given = Input(indices, "i32", low=-extent - 1, high=extent + 1)
     if known:

@@ -19,7 +19,7 @@ def softmax(
     high: float = 1.0,
     **more: Any,
 ) -> Case:
-    """A case over an input of values in [low, high)."""
+    """Returns a case over an input with values in [low, high)."""
     image = Input(shape, low=low, high=high)
     return Case(name, "SOFTMAX", 1, (image,), "SoftmaxOptions", {"beta": beta}, **more)
 

@@ -24,7 +24,7 @@ def cut(
     refused: bool = False,
     **masks: int,
 ) -> Case:
-    """A case; masks are bit sets named keep_begin, keep_end, ellipsis, new, shrink."""
+    """Returns a case; masks are bit sets named keep_begin, keep_end, ellipsis, new, shrink."""
     options: dict[str, Any] = {field: masks.get(mask, 0) for mask, field in MASKS.items()}
     options["offset"] = offset
     # The converter writes 6 for ellipsis and new-axis masks and 8 for offset, but the reference
@@ -51,7 +51,7 @@ def sliced(
     name: str, shape: tuple[int, ...], begin: Ints, size: Ints, dtype: str = "f32",
     bounds: str = "i32", **more: Any,
 ) -> Case:  # fmt: skip
-    """A SLICE."""
+    """Returns a case of SLICE."""
     given = (Input(shape, dtype), constant(begin, bounds), constant(size, bounds))
     version = 5 if len(shape) > 4 else 1
     return Case(name, "SLICE", version, given, "SliceOptions", output_type=dtype, **more)

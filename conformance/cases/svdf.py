@@ -29,8 +29,8 @@ def layer(name: str, units: int, rank: int = 1, length: int = 6, inputs: int = 5
 def stored(name: str, units: int = 5, rank: int = 1, length: int = 6, inputs: int = 5,
            batch: int = 2, bias: bool = True, memory: float = 2e-3, result: float = 0.0,
            scale: float = 0.04, zero: int = -60) -> Case:  # fmt: skip
-    """In 8 bits, of numbers of 16 bits in between, in more runs than the memory has places; `scale`
-    is that of the input and of both weights."""
+    """Returns an 8-bit case with 16-bit intermediate results and more runs than the memory has
+    entries; `scale` is the scale of the input and of both weights."""
     features, random = units * rank, np.random.default_rng([units, rank, length, inputs])
     step = memory * scale * 2**21 * (rank * length) ** 0.5  # a fiftieth of what sums come to
     reads = (

@@ -20,7 +20,7 @@ def case(name: str, x: Shape | Any, k: int, **attributes: Any) -> NodeCase:
 
 
 def host(name: str, shape: Shape, k: int) -> Case:
-    """A case of the host's operator."""
+    """Returns a case of the host's operator."""
     given = (Input(shape), constant(np.int32(k), "i32"))
     return Case(name, "TOPK_V2", 1, given, "TopKV2Options", {}, outputs=2,
                 output_types=("f32", "i32"))  # fmt: skip

@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.views import View
 
 
 def transpose(name: str, shape: tuple[int, ...], perm: tuple[int, ...], dtype: str = "f32") -> Case:
-    """A TFLite model with a constant order of axes."""
+    """Returns a TFLite case with a constant order of axes."""
     values = (Input(shape, dtype), constant(perm, "i32"))
     version = 4 if len(shape) > 4 else 2 if dtype == "bool" else 1
     return Case(name, "TRANSPOSE", version, values, "TransposeOptions", {}, output_type=dtype)
@@ -41,13 +41,13 @@ CASES += integers(CASES, {"TRANSPOSE": "i32 i64"})
 
 def turned(name: str, shape: tuple[int, ...], perm: tuple[int, ...], dtype: str = "f32",
            refused: bool = False) -> NodeCase:  # fmt: skip
-    """A node case with fed values."""
+    """Returns a node case with fed values."""
     return NodeCase(name, "transpose", (Input(shape, dtype),), {"perm": perm}, output_type=dtype,
                     refused=refused)  # fmt: skip
 
 
 def joined(name: str, shape: tuple[int, ...], *steps: View) -> NodeCase:
-    """A view of a view ... of a fed value."""
+    """Returns a case of several views in sequence, over a fed value."""
     view = views.whole(shape)
     for step in steps:
         found = view.then(step)
@@ -57,7 +57,7 @@ def joined(name: str, shape: tuple[int, ...], *steps: View) -> NodeCase:
 
 
 def blocks(batch: int, height: int, width: int, block: int, depth: int) -> View:
-    """Depth to space of [B, H, W, block * block * depth]."""
+    """Returns a case of depth to space for [B, H, W, block * block * depth]."""
     parts = (batch, height, width, block, block, depth)
     view = views.transposed(parts, (0, 1, 3, 2, 4, 5))
     return replace(view, shape=(batch, height * block, width * block, depth))

@@ -20,7 +20,8 @@ def transposed(
     bias: bool = False,
     constant_weights: bool = True,
 ) -> Case:
-    """`x` is NHWC, `filters` [O, KH, KW, I], `output` the height and width asked for."""
+    """Returns a case; `x` is NHWC, `filters` [O, KH, KW, I], and `output` is the requested height
+    and width."""
     weights = constant(seeded(*filters)) if constant_weights else Input(filters)
     inputs = (
         constant([x[0], *output, filters[0]], "i32"),
@@ -73,7 +74,8 @@ def custom(
     padding: str = "SAME",
     stride: tuple[int, int] = (2, 2),
 ) -> Case:
-    """MediaPipe's operator: a bias, and an output shape that follows from the rest."""
+    """Returns a case of MediaPipe's operator, which has a bias, and whose output shape follows from
+    its parameters."""
     inputs = (Input(x), constant(seeded(*filters)), constant(seeded(filters[0], seed=2)))
     options = {"padding": padding, "strideH": stride[0], "strideW": stride[1]}
     op, struct = "CUSTOM Convolution2DTransposeBias", "TfLiteTransposeConvParams"
@@ -81,7 +83,7 @@ def custom(
 
 
 def built_in(case: Case) -> Case:
-    """The same as TRANSPOSE_CONV, which is given the output shape."""
+    """Returns the same as a case of TRANSPOSE_CONV, whose output shape is an input."""
     x, weights, bias = case.inputs
     inputs = (constant(case.shapes[0], "i32"), weights, x, bias)
     return replace(case, op="TRANSPOSE_CONV", version=3, inputs=inputs,
@@ -117,7 +119,7 @@ CASES = CHANNELS + PADDING + STRIDES + OTHERS + CUSTOM + REFUSED
 def node(name: str, shape: tuple[int, ...], weights: tuple[int, ...], output: tuple[int, ...],
          strides: tuple[int, int], sides: tuple[int, ...],
          dilations: tuple[int, int] = (1, 1)) -> NodeCase:  # fmt: skip
-    """A node case with explicit padding (top, bottom, left, right), groups or dilation."""
+    """Returns a node case with explicit padding (top, bottom, left, right), groups or dilation."""
     inputs = (Input(shape), constant(seeded(*weights)), constant(seeded(weights[0], seed=2)),
               constant(output, "i32"))  # fmt: skip
     attributes = {"strides": strides, "padding": sides, "dilations": dilations,

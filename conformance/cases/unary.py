@@ -25,7 +25,7 @@ FEW = ("scalar", "rank_1", "channels_17_batch_3", "rank_5")
 
 
 def unary(op: str, name: str, shape: tuple[int, ...], low: float = -9.0, high: float = 9.0) -> Case:
-    """A case with inputs uniform in [low, high)."""
+    """Returns a case with inputs uniform in [low, high)."""
     return Case(name, op, 1, (Input(shape, low=low, high=high),))
 
 
@@ -41,19 +41,19 @@ def leaky(name: str, alpha: float, low: float = -9.0, high: float = 9.0) -> Case
 def gelu(
     name: str, shape: tuple[int, ...], approximate: bool, low: float = -9.0, high: float = 9.0
 ) -> Case:
-    """GELU by its definition, or by the approximation with a hyperbolic tangent."""
+    """Returns a case of GELU by its definition, or by the approximation with tanh."""
     options = {"approximate": approximate}
     values = (Input(shape, low=low, high=high),)
     return Case(f"{name}_tanh" * approximate or name, "GELU", 1, values, "GeluOptions", options)
 
 
 def halves(op: str) -> Case:
-    """Integers and those between, both zeros among them."""
+    """Returns integers and the midpoints between them, including both zeros."""
     return Case("halves", op, 1, (Input((1, 8, 8, 5), low=-6.0, high=6.0, step=0.5),))
 
 
 def ends(op: str) -> list[Case]:
-    """Values without fractions, beyond the integers of int32, and near zero."""
+    """Returns integral floats, including some beyond int32, and values near zero."""
     return [
         unary(op, "large", (1, 8, 8, 5), -3e18, 3e18),
         unary(op, "beyond_a_fraction", (1, 8, 8, 5), -(2.0**24), 2.0**24),
@@ -62,7 +62,7 @@ def ends(op: str) -> list[Case]:
 
 
 def positive(op: str) -> list[Case]:
-    """Where the function is defined, near zero and far from it."""
+    """Returns values for which the function is defined, near zero and far from it."""
     return [
         unary(op, "positive", (1, 5, 7, 5), 0.1, 9.0),
         unary(op, "channels_17_batch_3", (3, 3, 2, 17), 0.1, 9.0),
@@ -129,12 +129,12 @@ CASES += integers(CASES, {"NEG": "i32 i64", "ABS": "i32", "SIGN": "i32"}, [*SHAP
 
 def node(op: str, name: str, least: float, most: float, shape: tuple[int, ...] = (2, 5, 7, 6),
          **attributes: float) -> NodeCase:  # fmt: skip
-    """A node case with inputs uniform in [least, most)."""
+    """Returns a node case with inputs uniform in [least, most)."""
     return NodeCase(name, op, (Input(shape, low=least, high=most),), attributes)
 
 
 def special(op: str, **more: object) -> NodeCase:
-    """Infinities, NaN, zeros and the largest numbers, as a constant."""
+    """Returns a constant of infinities, NaN, zeros and the largest numbers."""
     values = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 3e38, -3e38, MAX_FLOAT32, -MAX_FLOAT32]
     return NodeCase("special", op, (constant(np.array(values)),), **more)  # type: ignore[arg-type]
 

@@ -13,7 +13,8 @@ Pair = tuple[int, int]
 
 def node(op: str, name: str, shape: tuple[int, ...], window: Pair, padding: str = "same",
          **more: Any) -> NodeCase:  # fmt: skip
-    """Places between 0 and their number, whose fractions are cut off."""
+    """Returns a node case with fractional indices, which are truncated, from 0 up to the number of
+    positions."""
     indices = Input(shape, low=0.0, high=float(window[0] * window[1]))
     inputs = (Input(shape), *((indices,) if op == "max_unpool" else ()))
     attributes = {"window": window, "padding": padding}

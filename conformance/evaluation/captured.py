@@ -36,8 +36,8 @@ def captured() -> Iterator[list[Graph]]:
 
 
 def _owned(graph: Graph) -> Graph:
-    """The graph over float32 constants, by which parts of ops are evaluated, and of its own: the
-    host's go with its model."""
+    """Returns the graph over float32 constants that it owns, on which parts of ops are evaluated;
+    the host's constants are freed with its model."""
     graph = widen(graph)
     tensors = {
         t: held if held.data is None else replace(held, data=np.array(held.data))

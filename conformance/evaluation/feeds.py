@@ -12,7 +12,7 @@ MEAN, SPREAD = 0.6, 0.5  # of floats, a tenth of which is negative
 
 
 def of_graph(graph: Graph, seed: int = 0, most: int = 2) -> dict[int, Array]:
-    """Values by tensor id, for inputs and states. Integers, which may be indices, are below
+    """Returns values by tensor id for inputs and states. Integers, which may be indices, are below
     `most`."""
     ids = [*graph.inputs, *(before for before, _ in graph.states)]
     return {t: of_tensor(graph.tensors[t], [seed, k], most) for k, t in enumerate(ids)}

@@ -29,7 +29,7 @@ class Memo:
         self.bytes = 0
 
     def constant(self, held: Tensor) -> Array:
-        """Return the value of a constant."""
+        """Returns the value of a constant."""
         key = id(held.data), held.dtype, held.quantization
         if key not in self.found:
             self.put(key, [of_data(held)], held.data)
@@ -128,7 +128,7 @@ def run_node(graph: Graph, node: Node, known: Values) -> dict[int, Array]:
 
 
 def _by_parts(graph: Graph, node: Node, known: Values) -> dict[int, Array]:
-    """Evaluate a node through its decomposition."""
+    """Evaluates a node through its decomposition."""
     kept = {t for t in (*node.reads, *node.outputs)}
     tensors = {t: graph.tensors[t] for t in kept}
     given = tuple(t for t in node.reads if tensors[t].data is None)

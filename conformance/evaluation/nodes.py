@@ -135,7 +135,8 @@ def finished(graph: Graph, node: Node, value: Array, operands: Mapping[int, Arra
 
 
 def _operand(operand: Array, value: Array) -> Array:
-    """Return the operand of a step: the same shape as the result, a value per channel, or one."""
+    """Returns the operand of an epilogue op: of the result's shape, one value per channel, or a
+    single one."""
     if operand.size == value.size:
         return operand.reshape(value.shape)
     return operand.astype(np.float64) if operand.dtype.kind == "b" else operand
@@ -179,8 +180,9 @@ def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array
 
 
 def _stored_svdf(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
-    """A layer of 8 bits: the memory is cut to its levels before it is weighed, and there is no
-    activation (`EvalIntegerSVDF` of tensorflow/lite/kernels/internal/reference/svdf.h)."""
+    """Computes an 8-bit SVDF layer: the memory is rounded to its levels before it is weighted,
+    and there is no activation (`EvalIntegerSVDF` of
+    tensorflow/lite/kernels/internal/reference/svdf.h)."""
     x, features, times, bias, memory = given
     assert x is not None and features is not None and times is not None and memory is not None
     count, length = times.shape
@@ -220,8 +222,8 @@ def bias_place(node: Node) -> int:
 
 
 def bias_of(graph: Graph, node: Node) -> Array | None:
-    """An int32 bias as hosts take it, in units of the products that it is added to; None where the
-    bias is none."""
+    """Returns an int32 bias as hosts take it, in units of the products to which it is added; None
+    for no bias."""
     place = bias_place(node)
     bias = node.inputs[place] if len(node.inputs) > place else None
     has = ops.bias(node) is not None or node.op == "svdf"

@@ -36,17 +36,17 @@ def rounding(on: bool) -> Iterator[None]:
 
 
 def away(x: Array) -> Array:
-    """The nearest integer, halves away from zero."""
+    """Rounds to the nearest integer, halves away from zero."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x) if _rounding.on else x
 
 
 def up(x: Array) -> Array:
-    """Round to the nearest integer, ties toward positive infinity."""
+    """Rounds to the nearest integer, halves toward positive infinity."""
     return np.floor(x + 0.5) if _rounding.on else x
 
 
 def even(x: Array) -> Array:
-    """The nearest integer, halves to the even one."""
+    """Rounds to the nearest integer, halves to even."""
     return np.rint(x) if _rounding.on else x
 
 
@@ -73,7 +73,7 @@ def on_levels(value: Array, tensor: Tensor) -> Array:
 
 
 def of_data(tensor: Tensor) -> Array:
-    """Return the value of a constant."""
+    """Returns the value of a constant."""
     data = tensor.data
     assert data is not None
     if is_real(tensor) and tensor.quantization is not None and data.dtype.kind in "iu":

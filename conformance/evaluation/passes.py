@@ -63,8 +63,9 @@ class Checked:
 def check(
     graph: Graph, passes: Sequence[Pass] = pipeline.PASSES, fed: dict[int, Array] | None = None
 ) -> Checked:
-    """Run these passes over a graph, one after the other, and evaluate it around each that changes
-    it. A graph of much work is evaluated at both ends, and around each pass where these differ."""
+    """Applies these passes to a graph one after the other, and evaluates the graph before and after
+    each pass that changes it. A graph with much work is evaluated at the start and the end, and
+    around each pass only if these differ."""
     checked = Checked()
     stages = list(_stages(graph, passes, checked))
     answers = _Answers(graph, fed)
@@ -224,7 +225,7 @@ def _step(graph: Graph, tensor: int) -> float:
 
 
 def _paired(value: Array, graph: Graph, tensor: int) -> Array:
-    """Complex numbers as the graph has them."""
+    """Returns complex numbers in the form that the graph has."""
     if np.iscomplexobj(value) and graph.tensors[tensor].dtype != COMPLEX:
         return np.stack([value.real, value.imag], -1)
     return value
@@ -246,7 +247,7 @@ def _differences(answers: _Answers, stages: Sequence[_Stage]) -> list[Finding]:
 
 
 def _compared(value: Array, found: Array, limit: float) -> str:
-    """Return what is wrong with an answer; empty where it is within the limit."""
+    """Returns what is wrong with an answer; "" if it is within the tolerance."""
     if np.iscomplexobj(value) != np.iscomplexobj(found):
         value, found = (
             np.stack([v.real, v.imag], -1) if np.iscomplexobj(v) else v for v in (value, found)

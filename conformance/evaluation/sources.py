@@ -25,7 +25,7 @@ class Source(NamedTuple):
 
 
 def cases(families: Iterable[str] = ()) -> Iterator[Source]:
-    """Single operators of TFLite and single nodes, of these families or of all."""
+    """Yields single operators of TFLite and single nodes, of these families or of all."""
     wanted = set(families)
     for family, listed in all_cases().items():
         every: list[Case | NodeCase] = [*listed, *node_cases.family_nodes(family)]
@@ -35,12 +35,12 @@ def cases(families: Iterable[str] = ()) -> Iterator[Source]:
 
 
 def _of_case(case: Case | NodeCase) -> list[Graph]:
-    """One of one node."""
+    """Returns the graph of a case of one node."""
     return [direct.graph(case) if isinstance(case, Case) else node_cases.graph(case)]
 
 
 def random_tflite(seeds: Iterable[int]) -> Iterator[Source]:
-    """Graphs of a few operators, and as many in 8 bits."""
+    """Yields random TFLite graphs of a few operators, and as many in 8 bits."""
     for seed in seeds:
         yield Source(f"random TFLite graph {seed}", partial(_random_tflite, seed))
         yield Source(f"random int8 graph {seed}", partial(_random_int8, seed))
@@ -60,7 +60,7 @@ def _random_int8(seed: int) -> list[Graph]:
 
 
 def random_onnx(seeds: Iterable[int]) -> Iterator[Source]:
-    """Graphs as exporters write them, by each kind of maker."""
+    """Yields random ONNX graphs in the style of exporters, of each kind."""
     from conformance.random import onnx_graphs
 
     makers: dict[str, Callable[[int], Made]] = {
@@ -78,7 +78,7 @@ def _random_onnx(build: Callable[[int], Made], seed: int) -> list[Graph]:
 
 
 def networks() -> Iterator[Source]:
-    """The networks of conformance, in both hosts."""
+    """Yields the networks of conformance, in both hosts."""
     from benchmarks.networks import NETWORKS
     from conformance.models import seeded
 
@@ -97,12 +97,12 @@ def _network(name: str, tflite: bool) -> list[Graph]:
 
 
 def models() -> Iterator[Source]:
-    """Real models, where these are beside the checkout."""
+    """Yields the real models, if they are beside the checkout."""
     yield from files(sorted(model_inputs.FOLDER.glob("*.*")))
 
 
 def files(paths: Iterable[Path]) -> Iterator[Source]:
-    """Model files of either host; others are passed over."""
+    """Yields graphs of model files of either host; ignores other files."""
     for path in paths:
         if path.suffix in (".tflite", ".onnx"):
             yield Source(path.name, partial(_of_file, path))

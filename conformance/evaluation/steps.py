@@ -15,13 +15,14 @@ Numbers = Sequence[float]
 
 
 def _cut(n: Array, levels: Numbers) -> Array:
-    """Integers in the range of (scale, least, most), as the values that they stand for."""
+    """Returns integers clamped to the range (scale, least, most), as the values that they
+    represent."""
     scale, least, most = levels
     return np.clip(n, least, most) * scale
 
 
 def factor(high: float, low: float, shift: float) -> float:
-    """A factor of 31 bits in two parts, times a power of two."""
+    """Returns a 31-bit factor in two parts, times a power of two."""
     return float((high * FACTOR_UNIT + low) / ONE * 2.0**shift)
 
 
@@ -40,7 +41,7 @@ def fake_quant_even(v: Array, scale: float, least: float, most: float) -> Array:
 
 
 def requantize(v: Array, rows: Array, *numbers: float) -> Array:
-    """`numbers`: the scale of the sum, then the levels of the result."""
+    """Requantizes a sum; `numbers` holds the scale of the sum, then the levels of the result."""
     high_bias, low_bias, high, low, power = rows
     sums = v / numbers[0] + high_bias + low_bias
     return _cut(away(sums * (high + low) * power), numbers[1:4])
@@ -104,12 +105,14 @@ def times_factor(v: Array, unit: float, high: float, low: float, shift: float,
 
 
 def quantized_factor(v: Array, *n: float) -> Array:
-    """`n`: the scale of `v`, the factor (high part, low part, shift), and the output levels."""
+    """Multiplies by a quantized factor; `n` holds the scale of `v`, the factor (high part, low
+    part, shift) and the output levels."""
     return _cut(away(away(v / n[0]) * factor(*n[1:4])), n[4:7])
 
 
 def quantized_factor_once(v: Array, unit: float, *n: float) -> Array:
-    """`n`: the output levels, the factor's fraction in two parts, and its power of two."""
+    """Multiplies by a factor with one rounding; `n` holds the output levels, the factor's fraction
+    in two parts, and its power of two."""
     return _cut(away(away(v / unit) * (n[3] + n[4]) * n[5]), n[:3])
 
 
@@ -140,7 +143,7 @@ PAIRS = {"add", "sub", "mul", "maximum", "minimum", "prelu", "div", "pow", "atan
 
 
 def apply(graph: Graph, each: EpilogueOp, value: Array, operand: Array | None) -> Array:
-    """The result after a step. `operand` is the value of its tensor, where it has one."""
+    """Returns the result of an epilogue op; `operand` is the value of its tensor, if it has one."""
     function = STEPS.get(each.op) or REFERENCES[each.op]
     numbers = each.parameters
     if operand is not None:

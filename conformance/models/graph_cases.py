@@ -30,7 +30,7 @@ class GraphCase:
 
     @property
     def excluded(self) -> str:
-        """The value of the option `exclude`."""
+        """Returns the value of the option `exclude`."""
         return ",".join(f"cpu{k}" for k in range(self.on_cpu))
 
 
@@ -97,7 +97,7 @@ def _window(activation: str) -> dict[str, Any]:
 
 
 def intermediate_output() -> Model:
-    """A tensor that a later node reads and that is an output, too."""
+    """Returns a model whose intermediate tensor is an output, too."""
     m = Maker()
     inner = m.conv(m.start())
     m.output(m.conv(m.unary("RELU", inner)), inner)
@@ -105,7 +105,8 @@ def intermediate_output() -> Model:
 
 
 def added_output() -> Model:
-    """An ADD whose result and operands are all outputs: none may become another's storage."""
+    """Returns a model of an ADD whose result and operands are all outputs: none may share the
+    storage of another."""
     m = Maker()
     x = m.start()
     a, b = m.conv(x), m.conv(x)
@@ -128,7 +129,8 @@ def read_by_cpu_and_partition() -> Model:
 
 
 def two_outputs_of_a_node() -> Model:
-    """An LSTM's activation and state, both read on the device and given out."""
+    """Returns a model of an LSTM whose activation and state are both read on the device and
+    returned."""
     m, depth = Maker(), 5
     x = m.start((1, 3))
     weights, bias = m.constant(seeded(4 * depth, 3 + depth)), m.constant(seeded(4 * depth))
@@ -148,7 +150,7 @@ def constant_output() -> Model:
 
 
 def passthrough() -> Model:
-    """An input that is an output as it is, beside a node."""
+    """Returns a model with an input that is an output, beside a node."""
     m = Maker()
     x = m.start()
     m.output(m.unary("RELU", x), x)
@@ -156,7 +158,7 @@ def passthrough() -> Model:
 
 
 def only_moves_nothing() -> Model:
-    """Reshapes of an input, one after the other, all of them outputs."""
+    """Returns a model of consecutive reshapes of an input, all of which are outputs."""
     m = Maker()
     x = m.start()
     flat = m.reshape(x, (1, 30, 4))
@@ -165,7 +167,7 @@ def only_moves_nothing() -> Model:
 
 
 def same_output_twice() -> Model:
-    """One tensor of a partition listed as two outputs."""
+    """Returns a model that lists one tensor of a partition as two outputs."""
     m = Maker()
     y = m.conv(m.start())
     m.output(y, y)
@@ -181,7 +183,8 @@ def diamond() -> Model:
 
 
 def diamond_over_a_cpu_node() -> Model:
-    """One branch leaves the device: a single partition would need its own output."""
+    """Returns a model of which one branch is on the CPU: a single partition would need its own
+    output as input."""
     m = Maker()
     top = m.conv(m.start())
     m.output(m.binary("ADD", m.conv(m.on_cpu(top)), m.conv(top)))
@@ -189,7 +192,7 @@ def diamond_over_a_cpu_node() -> Model:
 
 
 def diamonds() -> Model:
-    """Residual blocks whose inputs live on past the next block."""
+    """Returns a model of residual blocks whose inputs are read again after the next block."""
     m = Maker()
     x = first = m.conv(m.start())
     for _ in range(4):
@@ -240,8 +243,8 @@ def _whole(m: Maker, op: str, reads: list[int], table: str, **options: Any) -> i
 
 
 def indices() -> Model:
-    """The place of the largest value of each channel, as row and column, and what another tensor
-    has there; small integers all along."""
+    """Returns a model of the position of each channel's largest value, as row and column, and the
+    element of another tensor there; all are small integers."""
     m = Maker()
     _, height, width, channels = SHAPE
     x, y = m.start(), m.start((height, width))
@@ -262,7 +265,7 @@ def indices() -> Model:
 
 
 def variance() -> Model:
-    """Instance normalization as converters spell it out."""
+    """Returns a model of instance normalization as converters write it."""
     m = Maker()
     x = m.conv(m.start())
 
@@ -301,7 +304,7 @@ CASES = [
 
 
 def resizable() -> Model:
-    """Convolutions around a residual sum, for any height and width."""
+    """Returns a model of convolutions around a residual, for any height and width."""
     m = Maker()
     x = m.conv(m.start(free=True))
     m.output(m.binary("ADD", m.conv(m.unary("RELU", x)), x))

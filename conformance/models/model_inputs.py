@@ -103,7 +103,8 @@ CLASSIFIERS = (
 
 
 def listing() -> list[dict[str, Any]]:
-    """The entries of models.json, and what can be read from the .tflite files beside it."""
+    """Returns the entries of models.json, and entries for .tflite files beside it that are not
+    listed."""
     file = FOLDER / "models.json"
     entries: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
     known = {entry["file"] for entry in entries}
@@ -124,7 +125,7 @@ def models() -> list[dict[str, Any]]:
 
 
 def _examined(file: Path) -> dict[str, Any]:
-    """An entry as models.json has them, of a file that it does not list."""
+    """Returns an entry, as in models.json, for a file that is not listed there."""
     from conformance import host
     from conformance.models.tflite_file import schema
 
@@ -156,7 +157,7 @@ def _kind(types: list[str], results: list[str]) -> str:
 
 
 def _inputs(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Names, shapes and types of the inputs, as the model has them."""
+    """Returns names, shapes and types of the inputs as stated by the model."""
     from conformance.models.tflite_file import schema
 
     graph = schema().ModelT.InitFromPackedBuf(path(entry).read_bytes(), 0).subgraphs[0]
@@ -221,7 +222,8 @@ def sound(file: Path) -> npt.NDArray[np.float64]:
 
 
 def picture(file: Path, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """A picture in the shape of an input, [1, H, W, 3] or [1, 3, H, W], values 0 to 255."""
+    """Returns an image in the shape of an input, [1, H, W, 3] or [1, 3, H, W], with values from 0
+    to 255."""
     from PIL import Image
 
     planar = shape[1] == 3

@@ -15,7 +15,7 @@ FLOAT, INT8, UINT8, UINT4, INT4 = 1, 3, 2, 21, 22  # as ONNX counts types of ele
 
 
 def models() -> Iterator[Named]:
-    """(name, model, inputs)."""
+    """Yields (name, model, inputs)."""
     yield from _constants()
     yield from _of_a_run()
     yield from _products()
@@ -87,7 +87,7 @@ def _products() -> Iterator[Named]:
 
 
 def _tables() -> Iterator[Named]:
-    """Rows picked from tables, of which bytes hold one number or two."""
+    """Returns a model of rows gathered from tables, some with two numbers per byte."""
     chance = np.random.default_rng(4)
     ids = {"x": chance.integers(-9, 9, (2, 5))}
     for kind, bits, zeros in (

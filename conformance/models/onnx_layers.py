@@ -26,7 +26,7 @@ class Layers:
 
 
 def split(model: bytes) -> Layers:
-    """A model whose layers are between QuantizeLinear and DequantizeLinear."""
+    """Returns a model whose layers are between QuantizeLinear and DequantizeLinear."""
     shown = onnx.ModelProto.FromString(model)
     names = [node.output[0] for node in shown.graph.node if node.op_type == "QuantizeLinear"]
     written = [onnx.helper.make_empty_tensor_value_info(name) for name in names]

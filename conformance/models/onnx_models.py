@@ -65,7 +65,7 @@ class Outcome:
 
 
 def entries() -> list[dict[str, Any]]:
-    """The ONNX entries of models.json that run on the CPU; empty where there is none."""
+    """Returns the ONNX entries of models.json that run on the CPU; empty if there is none."""
     found = [e for e in model_inputs.listing() if e["file"].endswith(".onnx")]
     return [e for e in found if e.get("runs_on_cpu", True)]
 
@@ -74,9 +74,9 @@ def entries() -> list[dict[str, Any]]:
 
 
 def feeds(entry: Mapping[str, Any]) -> dict[str, Feed]:
-    """For each shape a picture or sound, where the model takes one, and random values of the same
-    range. And once noise in 0 to 1, whatever the range: faint for most models, so that variances
-    and class scores come close to zero."""
+    """Returns for each shape an image or sound, if the model takes one, and random values of the
+    same range. Also noise from 0 to 1, whatever the range: for most models it is so faint that
+    variances and class scores come close to zero."""
     feeding = FEEDS.get(real_models.stem(entry), Feeding())
     shapes = feeding.shapes or (tuple(entry["inputs"][0]["shape"]),)
     found = {}
@@ -90,7 +90,7 @@ def feeds(entry: Mapping[str, Any]) -> dict[str, Feed]:
 
 
 def _feed(entry: Mapping[str, Any], shape: tuple[int, ...], first: Array) -> Feed:
-    """Further inputs: a sampling rate, or random values."""
+    """Returns further inputs: a sampling rate, or random values."""
     feed = {entry["inputs"][0]["name"]: first}
     for value in entry["inputs"][1:]:
         # Open extents of further inputs are the batch of the first.
@@ -117,18 +117,20 @@ def _recorded(shape: tuple[int, ...], feeding: Feeding) -> Array:
 
 
 def session(path: Path, optimize: bool = True) -> Any:
-    """The CPU provider. Raises what onnxruntime raises when it does not load the model."""
+    """Returns a session on the CPU provider. Raises what onnxruntime raises if it does not load the
+    model."""
     return onnx.opened(path, onnx.settings(optimize, logs=onnx.FATAL))
 
 
 def ours(path: Path, wanted: str | None = None) -> Any:
-    """Our provider on the adapter that `wanted` names, with default options; no fallback."""
+    """Returns a session on our provider, on the adapter that `wanted` names, with default options
+    and no fallback."""
     return onnx.opened(path, onnx.settings(logs=onnx.FATAL), {}, onnx_host.place(wanted))
 
 
 def compare(entry: Mapping[str, Any], wanted: str | None = None) -> Outcome:
-    """Run a model of models.json on all its feeds and compare every output. Raises what onnxruntime
-    raises when its CPU provider does not load it."""
+    """Runs a model of models.json on all its feeds and compares every output. Raises what
+    onnxruntime raises if its CPU provider does not load it."""
     import tflgpu_plugin
 
     path = model_inputs.path(entry)
@@ -146,7 +148,8 @@ def compare(entry: Mapping[str, Any], wanted: str | None = None) -> Outcome:
 
 
 def _arrays(outputs: list[Any]) -> list[Array]:
-    """A list of maps from classes to scores becomes one array, in the order of the classes."""
+    """Returns arrays; a list of maps from classes to scores becomes one array, in the order of the
+    classes."""
     return [
         np.array([[scores[c] for c in sorted(scores)] for scores in value])
         if isinstance(value, list) else np.asarray(value)
@@ -155,8 +158,8 @@ def _arrays(outputs: list[Any]) -> list[Array]:
 
 
 def _truth(entry: Mapping[str, Any], path: Path, feed: Feed) -> Truth | None:
-    """The outputs in float64, evaluated when asked for the first time. Numbers in 8 bits are what
-    the provider makes of them: such models have no judge."""
+    """Returns the outputs in float64, computed on first use. For 8-bit numbers they are the
+    provider's: such models have no judge."""
     if entry["kind"] != "float32":
         return None
 
@@ -173,8 +176,8 @@ def _truth(entry: Mapping[str, Any], path: Path, feed: Feed) -> Truth | None:
 
 def judge(kind: str, k: int, expected: Array, got: Array, own: Array,
           truth: Truth | None) -> Comparison:  # fmt: skip
-    """Output k: what the provider and we answer, what the provider answers without optimizations,
-    all outputs in float64. Classes must be equal."""
+    """Judges output k, given the answers of the provider and of ours, the provider's without
+    optimizations, and all outputs in float64. Classes must be equal."""
     if expected.dtype.kind != "f":
         wrong = not np.array_equal(expected, got)
         text = f"{kind}, output {k} is {got}, not {expected}"

@@ -67,7 +67,7 @@ class Twin:
         return self.node(op, *inputs, **attributes)[0]
 
     def activate(self, name: str, options: Mapping[str, Any]) -> str:
-        """A fused activation."""
+        """Adds a fused activation."""
         chosen = str(options.get("fusedActivationFunction", "NONE"))
         if chosen == "TANH":
             return self.one("Tanh", name)
@@ -81,7 +81,7 @@ class Twin:
         return self.one("Clip", name, low, high)
 
     def image(self, op: str, x: Operand, *rest: Operand, **attributes: Any) -> str:
-        """An operator on NCHW between the two transposes."""
+        """Adds an operator on NCHW between the two transposes."""
         inside = self.one("Transpose", x, perm=TO_ONNX)
         return self.one("Transpose", self.one(op, inside, *rest, **attributes), perm=TO_TFLITE)
 
@@ -97,7 +97,7 @@ class Node:
     values: tuple[Array | None, ...]
 
     def known(self, position: int) -> Array:
-        """A constant input. Raises NoTwin for another, and for an absent one."""
+        """Returns a constant input. Raises NoTwin if it is not constant or absent."""
         found = self.values[position] if position < len(self.values) else None
         if found is None:
             raise NoTwin(f"{self.op} with input {position} told by a run")
@@ -105,14 +105,15 @@ class Node:
 
 
 def _lstm(t: Twin, n: Node) -> list[str] | str:
-    """The basic cell as plain operators, the full one as ONNX's own layer."""
+    """Returns the twin of an LSTM, or why there is none: the basic cell in plain operators, the
+    full one as ONNX's layer."""
     full = n.options.get("kernelType", "FULL") == "FULL"
     return _lstm_layer(t, n) if full else _lstm_cell(t, n)
 
 
 def _lstm_layer(t: Twin, n: Node) -> str:
-    """ONNX has no projection or normalization, clips gates and not cells, and couples its gates
-    another way."""
+    """Adds ONNX's LSTM, which has no projection or normalization, clips gates but not cells, and
+    couples gates in another way."""
     normalized = any(value is not None for value in n.values[20:])
     if n.values[1] is None or n.values[16] is not None or n.options["cellClip"] or normalized:
         raise NoTwin(f"{n.op} with a projection, clips, coupled gates or layer normalization")
@@ -137,9 +138,8 @@ def _lstm_layer(t: Twin, n: Node) -> str:
 
 
 def _lstm_cell(t: Twin, n: Node) -> list[str]:
-    """The basic cell of one step from a state of zeros, in plain operators.
-
-    Gates stand in the order input, new input, forget, output, as in the host's basic kernel."""
+    """Adds the basic cell for one step from a state of zeros, in plain operators. The order of
+    gates is input, new input, forget, output, as in the host's basic kernel."""
     x, _, weights, bias, _ = n.inputs
     depth = n.shapes[4][1]
     before, state = (t.constant(np.zeros(n.shapes[k], np.float32)) for k in (1, 4))
@@ -152,8 +152,8 @@ def _lstm_cell(t: Twin, n: Node) -> list[str]:
 
 
 def _window(options: Mapping[str, Any], shape: Shape, kernel: Sequence[int]) -> dict[str, Any]:
-    """Strides and padding of a window over [B, H, W, C]. With strides wider than the window ONNX's
-    automatic padding is read in several ways, so it is written out."""
+    """Returns strides and padding of a window over [B, H, W, C]. Padding is explicit, because
+    ONNX's automatic padding is ambiguous for strides wider than the window."""
     strides = [options["strideH"], options["strideW"]]
     if options["padding"] != "SAME":
         return {"strides": strides, "auto_pad": "VALID"}
@@ -269,7 +269,7 @@ RULES: dict[str, Rule] = {
 
 
 def build(case: Case) -> bytes | None:
-    """The twin of a case; None when it has none."""
+    """Returns the twin of a case, or None if it has none."""
     try:
         return convert(models.single(case))
     except NoTwin:
@@ -277,8 +277,8 @@ def build(case: Case) -> bytes | None:
 
 
 def convert(model: Model) -> bytes:
-    """The twin of a model; its inputs, outputs and order are the same. Open extents are symbolic.
-    Raises NoTwin."""
+    """Returns the twin of a model, with the same inputs, outputs and order. Open extents are
+    symbolic. Raises NoTwin."""
     twin, names = Twin(model), dict[int, str]()
     for index in model.inputs:
         names[index] = f"input_{index}"

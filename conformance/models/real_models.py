@@ -78,15 +78,17 @@ def compare(
     beside: str | None = None,
     most: int | None = None,
 ) -> Outcome:
-    """Run a model of models.json in a host, on all its feeds or the first `most` of them, and
-    compare every output with the reference kernels. `beside` are the kernels of what is left to
-    the CPU, those of the reference where nothing else is said.
+    """Runs a model of models.json in a host, on all its feeds or the first `most`, and compares
+    every output with the reference kernels. `beside` selects the kernels of nodes left to the CPU;
+    the default are the reference kernels.
 
-    What a dynamic-range model is compared with has float32 weights in exactly the nodes that ran
-    here. Where others are left to the CPU's hybrid kernels, which round what they multiply to 8
-    bits, one bit of an input may move an output by percents, on the CPU alone; so much is allowed
-    then (see `nudged`). What a model of choices answers must be the answer to its input, or to one
-    that differs in the last bit."""
+    A dynamic-range model is compared with one that has float32 weights in exactly the nodes that
+    ran here. Other nodes may be left to the CPU's hybrid kernels, which round their factors to 8
+    bits: there a one-bit change of an input can change the result by several percent, on the CPU
+    alone, and that much is allowed (see `nudged`).
+
+    If a model returns choices, such as classes or boxes, these must be correct for its own scores.
+    """
     content = before_final(model_inputs.path(entry).read_bytes())
     feeds = dict(list(model_inputs.feeds(entry).items())[:most])
     arrays = list(feeds.values())
@@ -162,7 +164,8 @@ def compare_run(
 
 
 def _steps(feed: str, k: int, expected: Array, got: Array, own: Sequence[Array]) -> Comparison:
-    """Outputs of models in integers: 99 % of values within two steps (of floats: of 255)."""
+    """Judges outputs of integer models: 99 % of values must be within two steps (for floats, steps
+    of 1 / 255 of the range)."""
     if expected.shape != got.shape or expected.size == 0:
         return _output(feed, k, expected, got, own)
     wanted, found = expected.astype(np.float64), got.astype(np.float64)

@@ -24,7 +24,7 @@ class _Builder:
     weights: list[Any] = field(default_factory=list)
 
     def add(self, op: str, *inputs: str | Array, **attributes: Any) -> str:
-        """A node over values and constants; the name of its (first) result."""
+        """Adds a node over values and constants; returns the name of its first result."""
         from onnx import helper
 
         names = [name if isinstance(name, str) else self.constant(name) for name in inputs]
@@ -40,7 +40,8 @@ class _Builder:
         return name
 
     def drawn(self, *shape: int) -> Array:
-        """Weights under which values keep about their spread; the second to last axis is summed."""
+        """Returns random weights that roughly preserve the spread of values; sums are over the
+        second to last axis."""
         fan_in = shape[-2] if len(shape) > 1 else 400
         return np.asarray(self.random.normal(size=shape) / fan_in**0.5, np.float32)
 
@@ -53,7 +54,7 @@ class _Builder:
         return self.add("LayerNormalization", x, scale, shift, axis=-1, epsilon=1e-5)
 
     def split(self, x: str) -> str:
-        """[1, T, W] as [1, heads, T, W / heads]."""
+        """Adds the split of [1, T, W] into [1, heads, T, W / heads]."""
         sizes = np.array([1, TOKENS, HEADS, WIDTH // HEADS], np.int64)
         return self.add("Transpose", self.add("Reshape", x, sizes), perm=[0, 2, 1, 3])
 
@@ -69,7 +70,8 @@ class _Builder:
 
 
 def attention() -> bytes:
-    """Two layers of a transformer's encoder, normalized first, with a gated dense part."""
+    """Returns two layers of a transformer's encoder, with normalization first and a gated dense
+    part."""
     build, x = _Builder(np.random.default_rng(7)), "x"
     for _ in range(2):
         seen = build.normal(x)
@@ -88,7 +90,7 @@ def attention() -> bytes:
 
 
 def recurrent() -> bytes:
-    """An LSTM in both directions and a GRU over its states, then scores for each step."""
+    """Returns an LSTM in both directions and a GRU over its states, then scores for each step."""
     build, half = _Builder(np.random.default_rng(8)), WIDTH // 2
     x = build.add("Transpose", "x", perm=[1, 0, 2])
     for op, gates, ways in (("LSTM", 4, 2), ("GRU", 3, 1)):
@@ -103,7 +105,7 @@ def recurrent() -> bytes:
 
 
 def sequence(seed: int) -> Array:
-    """A seeded input of these networks; that of an even seed is not centred."""
+    """Returns a seeded input of these networks; with an even seed it is not centred."""
     mean = 0.0 if seed % 2 else 0.6
     values = np.random.default_rng(seed).normal(mean, size=(1, TOKENS, WIDTH))
     return values.astype(np.float32)

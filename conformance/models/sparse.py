@@ -38,8 +38,8 @@ def encode(
     blocks: Mapping[int, int] | None = None,
     csr: Sequence[int] = (),
 ) -> Sparse:
-    """`data` with its dimensions in this order, some divided into blocks (dimension -> extent of a
-    block), and only the places that hold something listed at the levels `csr`."""
+    """Returns `data` in sparse form: its dimensions in this order, some divided into blocks
+    (dimension -> extent of a block); the levels in `csr` list only nonzero positions."""
     sizes = dict(sorted((blocks or {}).items()))
     order = [*(order or range(data.ndim)), *range(data.ndim, data.ndim + len(sizes))]
     split: list[int] = []  # axes of the outer extents, the inner ones after all
@@ -67,7 +67,7 @@ def encode(
 
 
 def pack(schema: Any, sparse: Sparse) -> Any:
-    """The SparsityParameters of a tensor, in the classes of the schema."""
+    """Returns the SparsityParameters of a tensor, in the classes of the schema."""
     packed = schema.SparsityParametersT()
     packed.traversalOrder, packed.blockMap = sparse.order, sparse.blocked
     packed.dimMetadata = [_level(schema, level) for level in sparse.levels]

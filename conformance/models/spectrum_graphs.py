@@ -20,7 +20,7 @@ class _Spectra(Maker):
         return self.complex("RFFT2D", [x, lengths], "Rfft2dOptions")
 
     def complex(self, op: str, reads: list[int], table: str | None = None) -> int:
-        """A node whose result are complex numbers."""
+        """Adds a node whose results are complex numbers."""
         result = self.op(op, reads, table, {}, dtype="c64")
         outputs, self.outputs = self.outputs, [result]
         self.infer_shapes()
@@ -43,7 +43,8 @@ def spectrum(shape: Shape, height: int, width: int, *results: str) -> Callable[[
 
 
 def reshaped(reader: str) -> Callable[[], Model]:
-    """Reshapes frames as converters do: [n, 1, k] to [n, k]; and all of it to one row."""
+    """Adds reshapes of frames as converters write them: [n, 1, k] to [n, k], and all of it to one
+    row."""
 
     def build() -> Model:
         m = _Spectra()

@@ -49,12 +49,12 @@ def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]
 
 
 def _numbers() -> set[int]:
-    """Types of tensors that are arrays; variables, for one, cannot be asked for."""
+    """Returns the types of tensors that are arrays; others, such as variables, cannot be read."""
     return {getattr(tflite_file.schema().TensorType, models.SCHEMA_TYPES[n]) for n in NUMPY_DTYPES}
 
 
 def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
-    """Value of every tensor that is not constant after a run."""
+    """Returns the value of every tensor that is not constant, after a run."""
     cpu = host.interpreter(content, name, experimental_preserve_all_tensors=True)
     cpu.allocate_tensors()
     host.invoke(cpu, [feed])
@@ -73,7 +73,7 @@ def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
 def alone(
     schema: Any, model: Any, operator: Any, code: Any, fed: list[int], shapes: dict[int, Any]
 ) -> bytes:
-    """A model of one operator whose inputs are the tensors `fed`, of these shapes."""
+    """Returns a model of one operator whose inputs are the tensors `fed`, with these shapes."""
     graph = model.subgraphs[0]
     inner = [] if operator.intermediates is None else list(map(int, operator.intermediates))
     used = list(dict.fromkeys([*map(int, operator.inputs), *map(int, operator.outputs), *inner]))
@@ -109,14 +109,14 @@ def alone(
 
 
 def hybrid(content: bytes) -> frozenset[int]:
-    """The nodes (of the first subgraph) that multiply float32 values with 8-bit weights."""
+    """Returns the nodes of the first subgraph that multiply float32 values with 8-bit weights."""
     model = tflite_file.schema().ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
     return frozenset(k for k, operator in enumerate(graph.operators) if _weights(graph, operator))
 
 
 def _weights(graph: Any, operator: Any) -> list[int]:
-    """The 8-bit constants that a float32 node reads."""
+    """Returns the 8-bit constants that a float32 node reads."""
     kinds = tflite_file.schema().TensorType
     data, *others = (int(t) for t in operator.inputs) if len(operator.inputs) else (-1,)
     if data < 0 or graph.tensors[data].type != kinds.FLOAT32:

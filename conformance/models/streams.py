@@ -20,14 +20,14 @@ RESETS = (40,)  # runs before which the variables are reset
 
 
 def entries() -> list[dict[str, Any]]:
-    """The real models that keep variables."""
+    """Returns the real models that have variables."""
     return [e for e in model_inputs.models() if any(op.startswith(KEEPS) for op in e["ops"])]
 
 
 def compare(
     entry: Mapping[str, Any], name: str, options: Mapping[str, Any] | None = None
 ) -> Outcome:
-    """Every run of a stream against the reference kernels of a host."""
+    """Compares every run of a stream with the reference kernels of a host."""
     content = visible(model_inputs.path(entry).read_bytes())
     kernels = host.oracle(content, name)[1]
     given = feeds(entry)
@@ -41,7 +41,8 @@ def compare(
 
 
 def visible(content: bytes) -> bytes:
-    """The same model with what it assigns, and what its last operators read, as outputs."""
+    """Returns the same model with assigned values, and the inputs of its last operators, as
+    outputs."""
     model = tflite_file.schema().ModelT.InitFromPackedBuf(content, 0)
     names = tflite_file.operator_names(model)
     read = {KEEPS: 1, **dict.fromkeys(real_models.FINAL, 0)}
@@ -53,7 +54,7 @@ def visible(content: bytes) -> bytes:
 
 
 def feeds(entry: Mapping[str, Any]) -> list[Feed]:
-    """Inputs of `RUNS` runs: noise of the whole range, of a tenth of it, and silence."""
+    """Returns inputs for `RUNS` runs: noise of the full range, of a tenth of it, and silence."""
     random = np.random.default_rng(zlib.crc32(str(entry["file"]).encode()))
     return [
         [_noise(random, value, (1.0, 0.1, 0.0)[number % 7 % 3]) for value in entry["inputs"]]

@@ -94,26 +94,27 @@ class Model:
     def input(
         self, name: str, shape: Sequence[int], dtype: str = "f32", signature: Shape | None = None
     ) -> int:
-        """A tensor fed by the user. `signature` has -1 for extents that may change."""
+        """Adds a tensor that the user feeds. `signature` has -1 for extents that may change."""
         self.inputs.append(self._add(_Tensor(name, tuple(shape), dtype, signature=signature)))
         return self.inputs[-1]
 
     def constant(self, data: Any, name: str = "", dtype: str | None = None) -> int:
-        """A constant; its dtype is that of the array unless `dtype` (a name of `NUMPY_DTYPES`) says
-        otherwise."""
+        """Adds a constant; its dtype is that of the array unless `dtype` (a name of `NUMPY_DTYPES`)
+        is given."""
         array = np.ascontiguousarray(np.asarray(data, NUMPY_DTYPES[dtype] if dtype else None))
         array = array.reshape(np.shape(data))  # ascontiguousarray makes a scalar one-dimensional
         kind = dtype or _dtype_name(array)
         return self._add(_Tensor(name or f"constant_{len(self.tensors)}", array.shape, kind, array))
 
     def sparse(self, data: Array, sparse: Sparse, name: str = "") -> int:
-        """A constant that is kept as `sparse` says (see `conformance.models.sparse.encode`)."""
+        """Adds a constant in the sparse form that `sparse` describes (see
+        `conformance.models.sparse.encode`)."""
         made = self.constant(data, name)
         self.tensors[made].sparse = sparse
         return made
 
     def variable(self, name: str, shape: Sequence[int], dtype: str = "f32") -> int:
-        """State that the interpreter keeps between runs, zero at first."""
+        """Adds state that the interpreter keeps between runs, initially zero."""
         return self._add(_Tensor(name, tuple(shape), dtype, variable=True))
 
     def op(
@@ -128,7 +129,7 @@ class Model:
         version: int = 1,
         name: str = "",
     ) -> int:
-        """Add an operator with one output and return that tensor. `op` is a BuiltinOperator name,
+        """Adds an operator with one output and returns that tensor. `op` is a BuiltinOperator name,
         or "CUSTOM name" (with a struct of `STRUCTS` or `FLEXBUFFER` for options)."""
         results = self.multi_op(
             op,
@@ -154,7 +155,7 @@ class Model:
         version: int = 1,
         name: str = "",
     ) -> list[int]:
-        """Add an operator with one output per entry of `shapes` and return those tensors."""
+        """Adds an operator with one output per entry of `shapes` and returns these tensors."""
         base = name or f"{op.lower()}_{len(self.operators)}"
         results = [
             self._add(_Tensor(base if k == 0 else f"{base}:{k}", tuple(shape), kind, computed=True))
@@ -177,7 +178,7 @@ class Model:
         return len(self.tensors) - 1
 
     def to_bytes(self) -> bytes:
-        """The flatbuffer."""
+        """Returns the flatbuffer."""
         builder = import_module("flatbuffers").Builder(1 << 16)
         builder.Finish(self.unpacked().Pack(builder), b"TFL3")
         return bytes(builder.Output())
@@ -206,11 +207,9 @@ class Model:
 
 
 def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None = None) -> bytes:
-    """The single-op .tflite of a case. Output shapes come from `shapes`, or from running the host's
-    CPU kernels once.
-
-    `version` writes another op version than the case's into the model; shapes are still found at
-    the case's version."""
+    """Returns the single-op .tflite of a case. Output shapes come from `shapes`, or from one run of
+    the host's CPU kernels. `version` writes another op version than the case's into the model;
+    shapes are still found with the case's version."""
     model = single(case, shapes)
     if shapes is None:
         model.infer_shapes()
@@ -220,7 +219,7 @@ def build(case: Case, shapes: Sequence[Shape] | None = None, version: int | None
 
 
 def single(case: Case, shapes: Sequence[Shape] | None = None) -> Model:
-    """The model of a case; without `shapes`, those of its outputs are not known."""
+    """Returns the model of a case; without `shapes`, the shapes of its outputs are unknown."""
     model = Model()
     tensors = [None if i is None else _case_input(model, i, k) for k, i in enumerate(case.inputs)]
     made = shapes or case.shapes or [()] * case.outputs
@@ -311,7 +310,7 @@ def _pack_operator(operator: _Operator, code: int) -> Any:
 
 
 def _struct(operator: _Operator) -> bytes:
-    """The options of a custom operator; absent ones are 0."""
+    """Returns the options of a custom operator; absent ones are 0."""
     given = [operator.options.get(name, 0) for name in STRUCTS[operator.options_type or ""]]
     return np.array([NUMBERS.get(value, value) for value in given], "<i4").tobytes()
 

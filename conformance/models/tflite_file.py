@@ -16,7 +16,7 @@ from typing import Any
 
 @cache
 def schema() -> ModuleType:
-    """The generated flatbuffer classes. Raises ImportError with the package to install."""
+    """Returns the generated flatbuffer classes. Raises ImportError with the package to install."""
     found = importlib.util.find_spec("ai_edge_litert")
     if found is None or not found.submodule_search_locations:
         raise ImportError(
@@ -31,14 +31,15 @@ def schema() -> ModuleType:
 
 
 def operator_names(model: Any) -> list[str]:
-    """The operators of an unpacked model, by the numbers that its nodes have for them."""
+    """Returns the operators of an unpacked model, by the numbers with which its nodes refer to
+    them."""
     names = {v: k for k, v in vars(schema().BuiltinOperator).items() if k.isupper()}
     # Old files have only the deprecated field, newer ones hold the larger of both.
     return [names[max(c.builtinCode, c.deprecatedBuiltinCode)] for c in model.operatorCodes]
 
 
 def operators(content: bytes) -> set[str]:
-    """The names of the builtin operators of a model in a file."""
+    """Returns the names of the builtin operators of a model in a file."""
     model = schema().Model.GetRootAs(content, 0)
     names = {v: k for k, v in vars(schema().BuiltinOperator).items() if k.isupper()}
     codes = [model.OperatorCodes(k) for k in range(model.OperatorCodesLength())]
@@ -46,14 +47,14 @@ def operators(content: bytes) -> set[str]:
 
 
 def custom_operators(content: bytes) -> list[str]:
-    """The names of the custom operators of a model."""
+    """Returns the names of the custom operators of a model."""
     model = schema().Model.GetRootAs(content, 0)
     codes = [model.OperatorCodes(k) for k in range(model.OperatorCodesLength())]
     return [code.CustomCode().decode() for code in codes if code.CustomCode()]
 
 
 def with_outputs(content: bytes, more: Iterable[int]) -> bytes:
-    """The same model with these tensors as further outputs."""
+    """Returns the same model with these tensors as further outputs."""
     model = schema().ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
     outputs = [int(t) for t in graph.outputs]

@@ -17,7 +17,8 @@ def unpooled(
     padding: str = "VALID",
     readers: int = 1,
 ) -> Callable[[], Model]:
-    """With steps in between and after; several unpoolings may read the indices."""
+    """Returns a model of unpooling with other nodes in between and after it; several unpoolings may
+    read the indices."""
     names = ("strideH", "strideW", "filterHeight", "filterWidth")
     given = dict(zip(names, window * 2, strict=True))
     over = padding == "SAME"

@@ -69,8 +69,8 @@ class Record:
 
 
 def _plain(value: Any) -> Any:
-    """Floats short, and as text where JSON has no number for them; text as plain str,
-    because other processes cannot load a subclass of it."""
+    """Returns floats in short form, as text where JSON has no number for them; and text as plain
+    str, because other processes cannot load a subclass of it."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, float):

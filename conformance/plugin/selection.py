@@ -154,7 +154,7 @@ def _tflite(name: str) -> str:
 
 
 def _known_ops(words: list[str]) -> list[str]:
-    """Lower-case names. Raises ValueError when one is no operator, op or family."""
+    """Returns lower-case names. Raises ValueError for one that is no operator, op or family."""
     known = all_names()
     if unknown := [word for word in words if word.lower() not in known]:
         raise ValueError(
@@ -218,8 +218,8 @@ def _op_wanted(case: Any, family: Any, choice: Choice) -> bool:
 
 
 def _dtypes(item: pytest.Item) -> set[str]:
-    """The types that a test is about: those of its marker `dtype`, or that of its case; a test that
-    says neither belongs to the default run."""
+    """Returns the types that a test is about: those of its marker `dtype` or of its case. A test
+    without either belongs to the default run."""
     if marker := item.get_closest_marker("dtype"):
         return set(marker.args)
     case = getattr(getattr(item, "callspec", None), "params", {}).get("case")

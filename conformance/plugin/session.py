@@ -97,7 +97,7 @@ def _sentence(report: pytest.TestReport) -> str:
 
 
 def _plain_record(report: pytest.TestReport, ended: str, text: str) -> Record:
-    """The record of a test that says nothing of itself: its module tells the kind."""
+    """Returns the record of a test without a record of its own; its module tells the kind."""
     outcome = {"passed": PASS, "failed": FAIL, "skipped": NOT_CONVERTIBLE}[ended]
     if report.outcome == "failed":
         outcome = FAIL

@@ -48,7 +48,7 @@ class Builder:
         options: tuple[str | None, dict[str, Any]] = (None, {}), dtype: str | None = None,
         version: int = 1,
     ) -> Chain:  # fmt: skip
-        """A node that reads the chain and these tensors."""
+        """Adds a node that reads the chain and these tensors."""
         kind = dtype or chain.dtype
         made = self.model.op(
             op, [chain.tensor, *more], *options, shape=shape, dtype=kind, version=version
@@ -60,7 +60,7 @@ class Builder:
     # ---- where chains begin ----------------------------------------------------------------------
 
     def begin(self, shape: tuple[int, ...]) -> Chain:
-        """A constant of some type, dense or not."""
+        """Adds a constant of some type, dense or not."""
         kind = self.choose("f32", "f16", "f16", "i8", "i32")
         values = self.random.uniform(-1, 1, shape)
         if kind in ("i8", "i32"):
@@ -101,7 +101,7 @@ class Builder:
         return self.real(made)
 
     def turned(self, chain: Chain) -> Chain:
-        """Transposed, and back by another way."""
+        """Adds a transpose, and its inverse in another form."""
         if chain.dtype == "f16":
             chain = self.real(chain)
         order = [int(k) for k in self.random.permutation(len(chain.shape))]
@@ -118,7 +118,7 @@ class Builder:
         return self.op(made, "RESHAPE", chain.shape, self.small(*chain.shape))
 
     def packed(self, chain: Chain) -> Chain:
-        """Two chains side by side, and one of them again."""
+        """Adds two chains joined, one of them twice."""
         first, second = self.real(chain), self.real(self.begin(chain.shape))
         both = (2, *chain.shape)
         pack = ("PackOptions", {"valuesCount": 2, "axis": 0})
@@ -135,11 +135,11 @@ class Builder:
         return self.op(self.real(chain), "ADD", chain.shape, other.tensor, options=ADD)
 
     def computed(self, chain: Chain) -> Chain:
-        """By a node that is not worked out here, or is."""
+        """Adds the result of a node that may or may not be folded."""
         return self.op(self.real(chain), self.choose("EXP", "ABS", "NEG", "TANH"), chain.shape)
 
     def chain(self, shape: tuple[int, ...]) -> int:
-        """Weights of this shape, in float32."""
+        """Adds weights of this shape, in float32."""
         made = self.begin(shape)
         steps: list[Callable[[Chain], Chain]] = [
             self.real, self.quantized, self.turned, self.folded, self.packed, self.summed,
@@ -152,7 +152,7 @@ class Builder:
     # ---- who reads them --------------------------------------------------------------------------
 
     def layer(self, x: int, shape: tuple[int, ...]) -> int:
-        """A node of values that a run tells, and of weights."""
+        """Adds a node of weights and of values that are given at run time."""
         channels = shape[-1]
         kind = self.choose("CONV_2D", "DEPTHWISE_CONV_2D", "ADD", "MUL", "PRELU", "MAXIMUM")
         if kind == "CONV_2D":
@@ -171,7 +171,7 @@ class Builder:
 
 
 def build(seed: int) -> tuple[Model, list[Feed], list[int]]:
-    """A model, inputs for two runs, and the nodes that are left to the host."""
+    """Returns a model, inputs for two runs, and the nodes that are left to the host."""
     b = Builder(np.random.default_rng(seed))
     shape = (1, int(b.random.integers(2, 6)), 4, int(b.choose(4, 6, 8)))
     x = y = b.model.input("x", shape)

@@ -17,11 +17,11 @@ from conformance.models.tflite import Model
 
 
 def worst(model: Model, feeds: list[Feed], name: str, options: Mapping[str, Any]) -> float:
-    """The largest error of what our nodes write beside the host's own delegate, as a share of what
-    graphs are allowed. Expected is what the host's kernels make of what our nodes read: of right
-    values wherever nothing was written, since such a tensor must not be read by us; and of right
-    ones or of those that the host gave where both are there and differ, since what follows from
-    constants may be worked out by us or read."""
+    """Returns the largest error of what our nodes write beside the host's own delegate, relative to
+    the tolerance of graphs. The expected values are what the host's kernels compute from the inputs
+    of our nodes: from correct values where nothing was written (we must not read such a tensor),
+    and from correct values or those that the host gave where both exist and differ, because we may
+    fold or read results of constants."""
     delegate = host.load_delegate(name, options)
     made = host.interpreter(
         model.to_bytes(), name, "default",

@@ -14,7 +14,7 @@ from conformance.random.graphs_maker import Maker
 
 
 def _exact(m: Maker) -> int:
-    """A tensor with an axis whose values no rounding has touched."""
+    """Adds a tensor with an axis, whose values are not affected by rounding."""
     found = [t for t in m.tensors if t in m.exact and m.shape(t)]
     return m.choose.choice(found[-6:] if m.choose.random() < 0.7 else found)
 
@@ -44,7 +44,7 @@ def _largest(m: Maker) -> None:
 
 
 def _rows(m: Maker, name: str, count: int, width: int) -> int:
-    """A new input [1, count, width], sometimes as two maps of places, joined."""
+    """Adds a new input [1, count, width], sometimes as two maps of pixels that are joined."""
     if m.choose.random() < 0.4:
         return _input(m, name, 1, count, width)
     parts = [count // 3 * 2, count - count // 3 * 2]

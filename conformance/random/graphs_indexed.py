@@ -11,7 +11,7 @@ from conformance.random.graphs_maker import Maker
 
 
 def _ranked(m: Maker) -> int:
-    """A tensor with an axis."""
+    """Returns a tensor with at least one axis."""
     return m.choose.choice([t for t in m.tensors if m.shape(t)][-5:])
 
 

@@ -40,8 +40,8 @@ class Maker:
         return self.model.tensors[tensor].shape
 
     def pick(self, rank: int | None = None, like: Shape | None = None, but: int = -1) -> int:
-        """A tensor, mostly a recent one: of this rank, or of the shape `like` except on axis
-        `but`."""
+        """Returns a tensor, usually a recent one: of this rank, or of the shape `like` except on
+        the axis `but`."""
         fitting = [t for t in self.tensors if rank is None or len(self.shape(t)) == rank]
         if like is not None:
             fitting = [t for t in fitting if _fits(self.shape(t), like, but)]
@@ -49,7 +49,7 @@ class Maker:
         return self.choose.choice(recent)
 
     def weights(self, *shape: int) -> int:
-        """A constant whose sums of products keep about unit spread."""
+        """Returns a constant for which sums of products have about unit spread."""
         scale = (3.0 / max(1, prod(shape[1:]))) ** 0.5 if len(shape) > 1 else 1.0
         return self.model.constant(self.numbers.uniform(-scale, scale, shape).astype(np.float32))
 
@@ -64,7 +64,8 @@ class Maker:
         version: int = 1,
         **options: Any,
     ) -> int | None:
-        """Add an operator; None when the host refuses it or its result is empty or too large."""
+        """Adds an operator; returns None if the host refuses it or its result is empty or too
+        large."""
         return next(iter(self.many(op, inputs, table, version=version, **options)), None)
 
     def many(
@@ -76,7 +77,8 @@ class Maker:
         version: int = 1,
         **options: Any,
     ) -> list[int]:
-        """The same with results of these types; none of them, where there would be None."""
+        """Does the same for several results of these types; returns an empty list in place of
+        None."""
         model, shapes = self.model, [()] * len(dtypes)
         results = model.multi_op(
             op, inputs, table, options, shapes=shapes, dtypes=dtypes, version=version

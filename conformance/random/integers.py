@@ -60,7 +60,7 @@ class Drawing:
         return name
 
     def pick(self, *kinds: str) -> str:
-        """A value of one of these types, mostly a late one."""
+        """Returns a value of one of these types, usually a late one."""
         found = [n for n, v in self.values.items() if v.dtype.name in kinds]
         if not found:
             raise Unfit
@@ -70,8 +70,8 @@ class Drawing:
         return self.pick("int32", "int64")
 
     def like(self, name: str) -> str:
-        """A value that goes with this one: of its type, in a shape that broadcasts; or a new
-        constant."""
+        """Returns a value to combine with this one: of its type, in a shape that broadcasts; or a
+        new constant."""
         given = self.values[name]
         found = [n for n, v in self.values.items() if v.dtype == given.dtype and _fits(v, given)]
         if len(found) > 1 and self.chance.random() < 0.6:
@@ -320,7 +320,7 @@ DRAWS = (arithmetic, arithmetic, quotient, power, unary, relation, logic, where,
 
 
 def build(seed: int) -> Made:
-    """A graph of this seed; every fourth leaves some nodes to the CPU."""
+    """Returns a graph for this seed; every fourth one leaves some nodes to the CPU."""
     d = Drawing(random.Random(seed), np.random.default_rng(seed))
     for k in range(d.chance.choice((1, 2))):
         shape = tuple(d.chance.choice((1, 2, 3, 4, 5, 8, 9)) for _ in range(d.chance.randint(1, 4)))

@@ -21,8 +21,7 @@ UNLIKE = 0.3  # of a tensor to have a quantization of its own
 
 @cache
 def moving() -> tuple[Case, ...]:
-    """Cases of float32 values, or of none, of the operators whose results are stored numbers of
-    their inputs."""
+    """Returns cases of operators that only move stored numbers, with float32 values or none."""
     cases = [case for family in all_cases().values() for case in family]
     return tuple(
         case for case in cases
@@ -32,7 +31,7 @@ def moving() -> tuple[Case, ...]:
 
 
 def build(seed: int) -> Case:
-    """The case of this seed."""
+    """Returns the case for this seed."""
     chance = random.Random(seed)
     operator = chance.choice(sorted({case.op for case in moving()}))
     case = chance.choice([case for case in moving() if case.op == operator])

@@ -33,7 +33,7 @@ class Moves(Drawing):
     opset: int = WIDE
 
     def fed(self, op: str, reads: list[str], outputs: int = 1, **attributes: Any) -> list[str]:
-        """A node, and what the CPU provider makes of it. Raises Unfit where it makes nothing."""
+        """Adds a node, and returns the CPU provider's result. Raises Unfit if there is none."""
         made = [f"out_{k}" for k in range(outputs)]
         given = {name: self.values[name] for name in reads if name}
         node = helper.make_node(op, reads, made, **attributes)
@@ -54,14 +54,15 @@ class Moves(Drawing):
         return name
 
     def stored(self) -> str:
-        """Stored numbers. Raises Unfit where a zero point is drawn."""
+        """Returns stored numbers. Raises Unfit if a random zero point does not fit."""
         found = self.pick(self.kind)
         if not self.values[found].ndim:
             raise Unfit
         return found
 
     def alike(self, name: str) -> str:
-        """A value of the shape and type of this one, or a new constant, or one just quantized."""
+        """Returns a value with the shape and type of this one, a new constant, or a value that was
+        just quantized."""
         given = self.values[name]
         found = [
             n for n, v in self.values.items() if v.dtype == given.dtype and v.shape == given.shape
@@ -86,7 +87,7 @@ def packed(graph: Any, opset: int) -> bytes:
 
 
 def quantized(d: Moves, shape: tuple[int, ...]) -> str:
-    """Floats near to levels, and nowhere near to halves, quantized."""
+    """Returns quantized floats that are close to levels and far from the midpoints between them."""
     limits, step = np.iinfo(d.kind), d.chance.choice(STEPS)
     zero = d.chance.choice((0, 10, limits.max // 2 + 1))
     levels = d.numbers.integers(limits.min, limits.max, shape, endpoint=True) - float(zero)
@@ -222,7 +223,7 @@ DRAWS = (quantize, quantize, dequantize, cast, joined, joined, joined, joined, c
 
 
 def build(seed: int) -> Made:
-    """A graph of this seed, which ends in whatever nothing else reads."""
+    """Returns a graph for this seed; its outputs are the values that nothing else reads."""
     d = Moves(random.Random(seed), np.random.default_rng(seed))
     d.kind = d.chance.choice(STORED)
     d.opset = WIDE if d.kind.endswith("16") else d.chance.choice(OPSETS)

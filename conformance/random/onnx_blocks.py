@@ -57,7 +57,7 @@ def _times(m: Maker, part: str) -> str:
 
 
 def _masked(m: Maker, scores: str, length: int) -> str:
-    """Scores of which some are left out; of each query one is not."""
+    """Adds scores of which some are masked, but not all of any query."""
     seen = (m.numbers.uniform(size=(length, length)) < 0.6) | np.eye(length, dtype=bool)
     low = m.choose.choice((-np.inf, np.finfo(np.float32).min))
     form = m.choose.choice(("Add", "seen", "hidden"))

@@ -65,7 +65,8 @@ def _gate(m: Maker, x: Value) -> str:
 
 
 def _active(m: Maker, x: Value | str) -> str:
-    """x clip(x + 3, 0, 6) / 6, in one of the orders in which it is written, or another function."""
+    """Adds x clip(x + 3, 0, 6) / 6 in one of the forms in which it is written, or another
+    function."""
     kind = m.choose.choice(("after", "after", "before", "sigmoid", "Relu", "HardSwish", "swish"))
     if kind == "Relu":
         return m.step("Relu", x)

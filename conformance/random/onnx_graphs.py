@@ -31,9 +31,9 @@ class Made:
 
 
 def build(seed: int) -> Made:
-    """Every third seed leaves some nodes to the CPU; every fourth has symbolic extents and runs for
-    several shapes. From SIMPLE on half of what is added are blocks, from INDEXED on more than that
-    those of `onnx_indexed`."""
+    """Returns a model for this seed. Every third one leaves some nodes to the CPU; every fourth has
+    symbolic extents and runs with several shapes. From SIMPLE on half of the additions are blocks,
+    from INDEXED on mostly those of `onnx_indexed`."""
     m = Maker(seed)
     indexed = seed >= INDEXED
     m.opset = NEWEST if indexed and seed % 2 else m.opset
@@ -66,7 +66,7 @@ def build(seed: int) -> Made:
 
 
 def _shapes(m: Maker) -> tuple[dict[str, Any], list[list[tuple[int, ...]]]]:
-    """Symbolic extents for all but the channels, and three shapes for them."""
+    """Returns symbolic extents for all axes but the channels, and three shapes for them."""
     free = {
         v.name: [n if k == 1 else f"{v.name}_{k}" for k, n in enumerate(v.shape)] for v in m.inputs
     }
@@ -76,14 +76,14 @@ def _shapes(m: Maker) -> tuple[dict[str, Any], list[list[tuple[int, ...]]]]:
 
 
 def listing(content: bytes) -> str:
-    """The graph as text."""
+    """Returns the graph as text."""
     import onnx
 
     return str(onnx.printer.to_text(onnx.load_from_string(content)))
 
 
 def build_attention(seed: int) -> Made:
-    """Attention alone, of several heads or of one."""
+    """Returns a model of attention alone, with one head or several."""
     m = Maker(seed)
     shape = m.choose.choice((1, 2)), m.choose.randint(2, 9), m.choose.choice((4, 8, 12, 16))
     m.inputs.append(Value("x", shape))
@@ -94,7 +94,7 @@ def build_attention(seed: int) -> Made:
 
 
 def build_near(seed: int) -> Made:
-    """One of the graphs that recognizing passes look at twice, by turns."""
+    """Returns a graph that nearly matches a pattern of the passes; the patterns take turns."""
     m = Maker(seed)
     NEAR[seed % len(NEAR)](m)
     feeds = values.feeds(m.numbers, [[v.shape for v in m.inputs]] * 2, seed)

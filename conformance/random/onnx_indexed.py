@@ -22,7 +22,7 @@ def _axis(m: Maker, x: Value) -> int:
 
 
 def _indices(m: Maker, shape: tuple[int, ...], extent: int) -> str:
-    """Constant ones, from the front or the end."""
+    """Adds constant indices, counted from the front or from the end."""
     low = -extent if m.choose.random() < 0.5 else 0
     return m.const(m.numbers.integers(low, extent, shape), np.int64)
 
@@ -204,8 +204,8 @@ def _attention(m: Maker) -> None:
 
 
 def _in_blocks(m: Maker, rows: int, width: int) -> tuple[Array, str, dict[str, Any]]:
-    """A matrix [rows, width] in 4 or 8 bits, as bytes of [row, block], a scale for each block, and
-    what the host's operators have to know of it."""
+    """Adds a matrix [rows, width] in 4 or 8 bits, as bytes of [row, block], with a scale for each
+    block; returns what the host's operators need to know of it."""
     bits, block = m.choose.choice((4, 8)), m.choose.choice((16, 32))
     blocks = -(-width // block)
     data = m.numbers.integers(0, 256, (rows, blocks, block * bits // 8))

@@ -48,7 +48,7 @@ class Maker:
         self.opset = self.choose.choice(OPSETS)
 
     def pick(self, *ranks: int, kind: int = FLOAT, exact: bool = False) -> Value:
-        """A value, mostly a recent one. Raises IndexError when there is none."""
+        """Returns a value, usually a recent one. Raises IndexError if there is none."""
         found = [v for v in self.values if v.kind == kind and (v.exact or not exact)]
         found = [v for v in found if not ranks or len(v.shape) in ranks]
         return self.choose.choice(found[-4:] if self.choose.random() < 0.7 else found)
@@ -69,7 +69,7 @@ class Maker:
         return self.const(self.numbers.uniform(-spread, spread, shape))
 
     def step(self, op: str, *reads: Value | str, **attributes: Any) -> str:
-        """A node whose result only the next one reads."""
+        """Adds a node whose result is only read by the next one."""
         return self.node(op, reads, 1, attributes)[0]
 
     def node(self, op: str, reads: Any, outputs: int, attributes: Mapping[str, Any]) -> list[str]:
@@ -94,7 +94,7 @@ class Maker:
         self.values += found
 
     def to_bytes(self, outputs: list[Value], free: Mapping[str, Any] | None = None) -> bytes:
-        """The model with these outputs; `free` gives inputs another shape to declare."""
+        """Returns the model with these outputs; `free` gives inputs another declared shape."""
         given = [
             helper.make_tensor_value_info(v.name, FLOAT, (free or {}).get(v.name, v.shape))
             for v in self.inputs

@@ -23,7 +23,7 @@ def likely(m: Maker, share: float) -> bool:
 
 
 def given(m: Maker, *shape: int, spread: float = 1.0) -> Value:
-    """An input of the model, or a constant; numbers are constants."""
+    """Adds an input of the model, or a constant; numbers are constants."""
     if not shape or likely(m, 0.5):
         return Value(m.weights(*shape, spread=spread), shape)
     return fed(m, *shape)
@@ -67,7 +67,7 @@ def attention(m: Maker) -> None:
 
 
 def _heads(m: Maker, batch: int, heads: int, rows: int, depth: int) -> str:
-    """[batch, heads, rows, depth] of a product, or of an input, taken apart in some order."""
+    """Adds [batch, heads, rows, depth] from a product or an input, split in some order."""
     x: Value | str = fed(m, batch, rows, 8)
     x = m.step("MatMul", x, m.weights(8, heads * depth, spread=0.6))
     x = m.step("Add", x, m.weights(heads * depth)) if likely(m, 0.6) else x
@@ -90,7 +90,7 @@ def _scaled(m: Maker, scores: str, shape: Shape) -> str:
 
 
 def _masked(m: Maker, scores: str, shape: Shape) -> str:
-    """Something for each score, or for those of an axis or two."""
+    """Adds something to all scores, or to those along one or two axes."""
     kept = [n if likely(m, 0.6) else 1 for n in shape][m.choose.choice((0, 0, 1, 2, 3)) :]
     if likely(m, 0.3):
         return m.step("Add", scores, given(m, *kept))
@@ -220,7 +220,8 @@ def _moved(m: Maker, x: Value) -> Value:
 
 
 def _joined(m: Maker, x: Value, found: list[Value]) -> Value:
-    """x and others that fit, their axes in another order where that fits, too."""
+    """Adds the concatenation of x and other values that fit, if possible with their axes in another
+    order."""
     axis = m.choose.randrange(len(x.shape))
     rest = [*x.shape[:axis], *x.shape[axis + 1 :]]
     parts = [x]

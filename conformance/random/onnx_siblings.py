@@ -27,7 +27,7 @@ def siblings(m: Maker) -> None:
 
 
 def _kind(m: Maker) -> tuple[int, int, str]:
-    """A window, its stride, and what follows."""
+    """Returns a window, its stride, and what follows it."""
     return m.choose.choice((1, 1, 3)), m.choose.choice((1, 1, 2)), m.choose.choice(ACTIVATIONS)
 
 

@@ -28,7 +28,7 @@ class Single:
     opset: int = OPSET
 
     def to_bytes(self) -> bytes:
-        """The model."""
+        """Returns the model."""
         held = {f"c{k}": a for k, a in enumerate(self.held) if a is not None}
         reads = [f"c{k}" if a is not None else "" for k, a in enumerate(self.held)]
         node = helper.make_node(self.op, ["x", *reads], ["y"], **self.attributes)

@@ -45,7 +45,7 @@ class _Writer:
     made: dict[int, int] = field(default_factory=dict)
 
     def quantization(self, *tensors: int) -> Quantization:
-        """One quantization for the values of these tensors."""
+        """Returns one quantization for the values of these tensors."""
         low = min(float(self.values[t].min(initial=0.0)) for t in tensors)
         high = max(float(self.values[t].max(initial=0.0)) for t in tensors)
         return quantization_of(low, high, DTYPE)
@@ -56,7 +56,7 @@ class _Writer:
         return found
 
     def constant(self, tensor: int, quantization: Quantization) -> int:
-        """A float constant quantized; others as they are."""
+        """Returns float constants quantized, others unchanged."""
         given = self.source.tensors[tensor]
         assert given.data is not None
         if given.dtype != "f32":
@@ -65,13 +65,13 @@ class _Writer:
         return self.held(value)
 
     def held(self, value: Input) -> int:
-        """A quantized constant."""
+        """Adds a quantized constant."""
         index = self.model.constant(value.data, dtype=value.dtype)
         self.model.tensors[index].quantization = value.quantization
         return index
 
     def onto(self, tensor: int, quantization: Quantization) -> int:
-        """A computed tensor quantized so, by a QUANTIZE where it has another."""
+        """Returns a computed tensor with this quantization, by a QUANTIZE if it has another one."""
         index = self.made[tensor]
         if self.of(index) == quantization:
             return index
@@ -82,7 +82,7 @@ class _Writer:
         self, op: str, reads: list[int], table: str | None, options: Any,
         outputs: list[tuple[tuple[int, ...], Quantization]], version: int,
     ) -> list[int]:  # fmt: skip
-        """An operator with int8 outputs of these shapes and quantizations."""
+        """Adds an operator with int8 outputs of these shapes and quantizations."""
         shapes = [shape for shape, _ in outputs]
         found = self.model.multi_op(op, reads, table, options, shapes=shapes,
                                     dtypes=[DTYPE] * len(shapes), version=version)  # fmt: skip
@@ -110,7 +110,7 @@ class _Writer:
         self.made.update(zip(operator.outputs, found, strict=True))
 
     def read(self, operator: Any, position: int, tensor: int, quantization: Quantization) -> int:
-        """The 8-bit form of an operator's input; `quantization` is that of its output."""
+        """Returns the 8-bit form of an operator's input; `quantization` is that of its output."""
         op, given = operator.op, self.source.tensors[tensor]
         if given.data is None:
             return self.onto(tensor, quantization) if same_quantization(op) else self.made[tensor]
@@ -129,8 +129,8 @@ class _Writer:
 
 
 def build(seed: int) -> tuple[Model, list[Array]] | None:
-    """A model and its int8 inputs; None when the graph has operators without int8 kernels,
-    or values that 8 bits do not hold."""
+    """Returns a model and its int8 inputs; None if the graph has operators without int8 kernels, or
+    values that do not fit into 8 bits."""
     source, feeds = random_graphs.build(seed)
     if any(_left_out(source, o) for o in source.operators):
         return None
@@ -159,7 +159,7 @@ def _left_out(source: Model, operator: Any) -> bool:
 
 
 def _values(source: Model, feed: list[Array]) -> dict[int, Array]:
-    """The float32 value of every computed tensor, and of the inputs and constants."""
+    """Returns the float32 values of all computed tensors, inputs and constants."""
     whole = replace(source, outputs=[t for o in source.operators for t in o.outputs])
     (results,) = host.run_on_cpu(whole.to_bytes(), [feed])
     found = dict(zip(whole.outputs, results, strict=True))

@@ -29,12 +29,12 @@ class Chance:
         return self.random.random() < share
 
     def spread(self, shape: Shape) -> Shape:
-        """A shape that broadcasts to this one."""
+        """Returns a shape that broadcasts to this one."""
         kept = [n if self.maybe(0.7) else 1 for n in shape]
         return tuple(kept[self.up_to(0, len(kept)) :]) if self.maybe(0.3) else tuple(kept)
 
     def value(self, shape: Shape, low: float = -2.0, high: float = 2.0, **more: Any) -> Input:
-        """A fed tensor, or a constant now and then."""
+        """Adds a fed tensor, or sometimes a constant."""
         fed = Input(shape, low=low, high=high, **more)
         if self.maybe(0.8) or more:
             return fed
@@ -160,7 +160,7 @@ def batches(c: Chance) -> Case:
 
 
 def choice(c: Chance) -> Case:
-    """Draws numbers of which many are equal, or none."""
+    """Draws numbers many of which are equal, or none."""
     shape = c.shape((1, 2, 3, 4), 30)
     given = Input(shape, low=-3, high=3, step=c.of((0.0, 0.5, 2.0)))
     if c.maybe():
@@ -175,7 +175,8 @@ def choice(c: Chance) -> Case:
 
 
 def suppression(c: Chance) -> Case:
-    """Equal scores and boxes among them, but where overlaps lower the scores."""
+    """Adds a non-maximum suppression, with some equal scores and boxes unless overlaps lower
+    scores."""
     count, soft = c.of((1, 9, 64, 65, 200)), c.maybe(0.3)
     wanted, overlap, least = c.up_to(1, count), c.of((0.2, 0.5, 1.0)), c.of((-2.0, 0.25))
     step = 0.0 if soft else c.of((0.0, 0.125))
@@ -188,8 +189,9 @@ def suppression(c: Chance) -> Case:
 
 
 def detections(c: Chance) -> Case:
-    """Class by class, or over all of them; there as many are found as are wanted, since hosts leave
-    anything behind them: of each pair of anchors at one place one is."""
+    """Adds a detection, for each class or over all classes. In the latter case it finds as many
+    boxes as are wanted, because hosts leave arbitrary values after them: the anchors are pairs at
+    the same position, of which one is found."""
     count, classes, regular = 2 * c.of((1, 4, 33, 70)), c.of((1, 2, 5)), c.maybe()
     around = detection.anchors(count) if regular else detection.apart(count)[np.arange(count) // 2]
     step = 0.0 if regular else c.of((0.0, 0.125))  # hosts do not agree which class comes first

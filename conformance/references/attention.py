@@ -13,12 +13,12 @@ LOWEST = float(np.finfo(np.float32).min)
 
 
 def _rounded(x: Array, terms: int = 1) -> Array:
-    """Infinities are exact."""
+    """Returns the values with rounding applied; infinities are exact."""
     return np.where(np.isfinite(x), rounded(x, terms), x)
 
 
 def _masked(scores: Array, mask: Array) -> Array:
-    """Beside the lowest number of float32 all scores are equal."""
+    """Returns masked scores: if one is the lowest float32 number, all scores are equal."""
     lowest = np.isfinite(mask) & (mask < 0.99 * LOWEST)
     return np.where(lowest, LOWEST, _rounded(scores + mask))
 
@@ -30,7 +30,7 @@ def _split(x: Array, heads: int) -> Array:
 
 
 def _shares(row: Array) -> Array:
-    """Not yet divided by their sum."""
+    """Returns the exponentials of scores, not yet divided by their sum."""
     return np.asarray(np.exp(_rounded(row - row.max())))
 
 

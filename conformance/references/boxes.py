@@ -77,8 +77,8 @@ def non_max_suppression(
 def soft_non_max_suppression(
     boxes: Array, scores: Array, count: Array, limit: Array, least: Array, sigma: Array
 ) -> tuple[Array, Array, Array]:
-    """The same with scores, of which overlaps take a part where sigma is over 0. Whether two
-    overlap enough is a matter of float32."""
+    """Selects boxes and scores as NonMaxSuppression does; with sigma above 0, overlaps lower
+    scores. Whether two boxes overlap enough is decided in float32."""
     waiting, chosen, held = Heap(), list[int](), list[Any]()
     near = boxes.astype(np.float32)
     for box, score in enumerate(scores):
@@ -130,7 +130,8 @@ def class_boxes(
     encodings: Array, anchors: Array, scores: Array, scales: tuple[float, ...], classes: int,
     best: bool,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """Corners, of numbers that are float32 in between; the best of the last scores, its place."""
+    """Returns corners computed with float32 intermediates, the largest of the last scores, and its
+    index."""
     encoded = encodings[0, :, :4] / np.array(scales, np.float32)
     middle = np.float32(encoded[:, :2] * anchors[:, 2:] + anchors[:, :2])
     sides = np.float32(0.5 * np.exp(encoded[:, 2:]) * anchors[:, 2:])
@@ -146,7 +147,7 @@ def chosen_boxes(
     boxes: Array, scores: Array, labels: Array | None, limit: Array | None = None, *, classes: int,
     count: int, least: float, overlap: float | None, rest: float, numbered: bool = False,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """For each of the last columns of scores boxes, labels, scores and how many."""
+    """Returns boxes, labels, scores and their number, for each of the last columns of scores."""
     made = (
         np.zeros((classes, count, 4)),
         np.zeros((classes, count)),
@@ -164,7 +165,7 @@ def chosen_boxes(
 
 
 def _order(scores: Array) -> Array:
-    """Scores as they are compared: a rounding more or less makes no equal ones differ."""
+    """Returns the scores as they are compared: equal ones must stay equal despite rounding."""
     return np.asarray(np.round(scores * 2.0**22) / 2.0**22)
 
 

@@ -11,7 +11,7 @@ from tflgpu_plugin.ir import Array
 
 
 def _grouped(x: Array, w: Array, groups: int) -> Array:
-    """x [..., C] times one tap w [O, C / groups], group by group."""
+    """Multiplies x [..., C] by one tap w [O, C / groups], group by group."""
     pairs = zip(np.split(x, groups, axis=-1), np.split(w, groups), strict=True)
     return np.concatenate([part @ own.T for part, own in pairs], axis=-1)
 
@@ -40,8 +40,8 @@ def _transpose_conv_3d(x: Array, w: Array, bias: Array | None, size: Array,
                        strides: tuple[int, ...], padding: Any,
                        dilations: tuple[int, ...] = (1, 1, 1), activation: str = "none",
                        filters_last: bool = False) -> Array:  # fmt: skip
-    """Every element adds its products with the filters to the full result, of which a part is
-    wanted."""
+    """Computes the full result, to which every element adds its products with the filters, and
+    returns the wanted part."""
     w = w.transpose(3, 0, 1, 2, 4) if filters_last else w
     full = [(x.shape[k + 1] - 1) * strides[k] + (w.shape[k + 1] - 1) * dilations[k] + 1
             for k in range(3)]  # fmt: skip
@@ -66,7 +66,7 @@ def _transpose_conv_3d(x: Array, w: Array, bias: Array | None, size: Array,
 def _conv_2d(x: Array, w: Array, bias: Array | None, gates: Array | None = None, *,
              strides: tuple[int, int], padding: tuple[int, ...],
              dilations: tuple[int, int] = (1, 1), activation: str = "none") -> Array:  # fmt: skip
-    """A volume of one layer, its channels times their gates."""
+    """Convolves a volume of one layer, whose channels are multiplied by their gates."""
     x = x if gates is None else x * gates
     y = _conv_3d(x[:, None], w[:, None], bias, (1, *strides), (0, 0, *padding), (1, *dilations))
     return np.asarray(y[:, 0])
@@ -81,7 +81,8 @@ def _depthwise(x: Array, w: Array, bias: Array | None, multiplier: int = 1,
 def _transpose_conv(x: Array, w: Array, bias: Array | None, shape: Array, strides: tuple[int, int],
                     padding: tuple[int, ...], dilations: tuple[int, int] = (1, 1),
                     activation: str = "none") -> Array:  # fmt: skip
-    """Every input element adds its filter to the full result, of which a part is kept."""
+    """Computes the full result, to which every input element adds its filter, and returns the part
+    that is kept."""
     b, h, wide, c = x.shape
     kept = np.zeros((b, int(shape[1]), int(shape[2]), w.shape[0]))
     for ky, kx in np.ndindex(*w.shape[1:3]):

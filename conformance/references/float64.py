@@ -78,7 +78,8 @@ class Conv(OpRun):
 def convolve(x: Array, w: Array, auto_pad: str = "NOTSET", dilations: list[int] | None = None,
              group: int = 1, kernel_shape: list[int] | None = None, pads: list[int] | None = None,
              strides: list[int] | None = None) -> Array:  # fmt: skip
-    """Conv in float64: the sum over the filter's taps of a matrix product, group by group."""
+    """Computes a convolution in float64: the sum over the filter's taps of a matrix product, group
+    by group."""
     rank, kernel = x.ndim - 2, w.shape[2:]
     dilations, strides = dilations or [1] * rank, strides or [1] * rank
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
@@ -143,7 +144,7 @@ class ConvTranspose(OpRun):
 
 def _padding(kind: str, size: tuple[int, ...], reach: list[int], strides: list[int],
              pads: list[int]) -> tuple[list[int], list[int]]:  # fmt: skip
-    """Zeros before and after each axis; NOTSET takes `pads`."""
+    """Returns the padding before and after each axis; NOTSET uses `pads`."""
     if not kind.startswith("SAME"):
         pads = pads if kind == "NOTSET" else [0] * len(pads)
         return pads[: len(size)], pads[len(size) :]
@@ -154,7 +155,7 @@ def _padding(kind: str, size: tuple[int, ...], reach: list[int], strides: list[i
 
 
 def _window(x: Array, first: list[int], count: list[int], strides: list[int]) -> Array:
-    """A view of the last axes: `count` elements from `first` on, `strides` apart."""
+    """Returns a view of the last axes: `count` elements from `first` on, `strides` apart."""
     axes = (slice(f, f + (n - 1) * s + 1, s) for f, n, s in zip(first, count, strides, strict=True))
     view: Array = x[(slice(None),) * (x.ndim - len(count)) + tuple(axes)]
     return view
@@ -165,7 +166,7 @@ def _biased(y: Array, b: Array | None) -> Array:
 
 
 def _channels(values: Array, x: Array) -> Array:
-    """One value per channel, to be broadcast over x of [B, C, ...]."""
+    """Returns one value per channel in a shape that broadcasts over x [B, C, ...]."""
     return np.asarray(values).reshape(-1, *[1] * (x.ndim - 2))
 
 

@@ -26,8 +26,8 @@ PROBE_DEPTH = 64  # products per sum of the probe: their 16-bit halves overflow 
 
 
 def evaluate(model: bytes, feed: Mapping[str, Array]) -> list[Any]:
-    """The outputs of a quantized model; float32 becomes float64, which holds every sum of products
-    of 8 or 16 bits exactly."""
+    """Returns the outputs of a quantized model; float32 becomes float64, which holds every sum of
+    products of 8 or 16 bits exactly."""
     whole = integer_groups.grouped(onnx.load_model_from_string(model))
     return float64.evaluate(whole, feed, OPERATORS)
 
@@ -77,8 +77,8 @@ def _agrees(first: type, second: type) -> bool:
 
 
 def _along(values: Any, x: Array, axis: int, block: int = 0) -> Any:
-    """Scales or zero points, to be broadcast over x: one, one per index of `axis`, or one per block
-    of so many of them."""
+    """Returns scales or zero points in a shape that broadcasts over x: a single one, one per index
+    of `axis`, or one per block of so many indices."""
     values = np.asarray(0 if values is None else values)
     if block and values.ndim == x.ndim:
         return np.repeat(values, block, axis).take(np.arange(x.shape[axis]), axis)
@@ -88,12 +88,13 @@ def _along(values: Any, x: Array, axis: int, block: int = 0) -> Any:
 
 
 def _less(x: Array, zero: Any, axis: int = 0, block: int = 0) -> Array:
-    """Stored numbers less their zero points, integers in float64."""
+    """Returns stored numbers minus their zero points: integers in float64."""
     return np.asarray(x.astype(np.float64) - _along(zero, x, axis, block))
 
 
 def _stored(steps: Array, zero: Any, dtype: Any = np.uint8) -> Array:
-    """Numbers of steps as they are stored; `dtype` where no zero point tells it."""
+    """Returns stored numbers for integers; `dtype` is used where no zero point determines the
+    type."""
     kind = dtype if zero is None else np.asarray(zero).dtype
     ends = np.iinfo(kind)
     placed = np.rint(steps) + (0 if zero is None else np.asarray(zero).astype(np.float64))
@@ -101,8 +102,8 @@ def _stored(steps: Array, zero: Any, dtype: Any = np.uint8) -> Array:
 
 
 def _rescaled(sums: Array, first: Any, second: Any, ys: Any, yz: Any) -> Array:
-    """Whole sums times the factor of three scales, both in float32 as hosts hold them: where a
-    product is all but a half, the direction is then theirs."""
+    """Returns integer sums times the product of three scales, computed in float32 as in hosts: so
+    results close to a half are rounded in the same direction."""
     a, b, y = (np.asarray(scale).astype(np.float32) for scale in (first, second, ys))
     return _stored(sums.astype(np.float32) * (a * b / y), yz)
 
@@ -143,7 +144,8 @@ class DynamicQuantizeLinear(OpRun):
 
 
 def _ranged(x: Array) -> tuple[Array, np.float32, np.uint8]:
-    """x on the uint8 levels of its own range, its scale and its zero point."""
+    """Quantizes x to uint8 levels of its own range; returns the numbers, the scale and the zero
+    point."""
     narrow = x.astype(np.float32)
     high, low = narrow.max(initial=np.float32(0)), narrow.min(initial=np.float32(0))
     scale = np.float32((high - low) / np.float32(255)) if high > low else np.float32(1)
@@ -152,7 +154,7 @@ def _ranged(x: Array) -> tuple[Array, np.float32, np.uint8]:
 
 
 def _product(a: Array, b: Array, a_zero: Any, b_zero: Any) -> Array:
-    """Sums of integers; zero points of `a` go by row, those of `b` by column."""
+    """Returns sums of integer products; zero points of `a` are per row, those of `b` per column."""
     return np.asarray(np.matmul(_less(a, a_zero, a.ndim - 2), _less(b, b_zero, b.ndim - 1)))
 
 
@@ -280,7 +282,7 @@ class GatherBlockQuantized(OpRun):
 
 
 def _unpacked(packed: Array, bits: int) -> Array:
-    """Numbers of so many bits in bytes of the last axis, as float64."""
+    """Returns numbers of so many bits, packed in the bytes of the last axis, as float64."""
     parts = [packed >> shift & 2**bits - 1 for shift in range(0, 8, bits)]
     whole = np.stack(parts, -1).reshape(*packed.shape[:-1], -1)
     return np.asarray(whole, np.float64)
@@ -291,7 +293,7 @@ def _real(x: Array, scale: Array, zero: Any) -> Array:
 
 
 def _made(name: str, function: Callable[..., Array]) -> type[OpRun]:
-    """An operator of onnxruntime that computes with the numbers its inputs stand for."""
+    """Returns an operator of onnxruntime that computes with the real values of its inputs."""
 
     def run(_: Any, *given: Any, **attributes: Any) -> tuple[Array]:
         return (function(*given, **attributes),)

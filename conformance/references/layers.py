@@ -21,7 +21,7 @@ def _fully_connected(x: Array, w: Array, bias: Array | None = None,
 
 
 def _places(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """Where each output place lies, in float32 as the host counts."""
+    """Returns the coordinate of each output position, in float32 as the host computes it."""
     one = np.float32(1)
     scale = np.float32(extent) / np.float32(out)
     if align_corners and out > 1:
@@ -32,7 +32,8 @@ def _places(extent: int, out: int, align_corners: bool, half_pixel_centers: bool
 
 
 def _true_places(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """Where each output place lies, and what it moves by where a quotient is rounded."""
+    """Returns the coordinate of each output position, and by how much it changes where a quotient
+    is rounded."""
     ratio = (extent - 1) / (out - 1) if align_corners and out > 1 else extent / out
     half = 0.5 if half_pixel_centers else 0.0
     return rounded((np.arange(out) + half) * ratio) - half
@@ -40,7 +41,8 @@ def _true_places(extent: int, out: int, align_corners: bool, half_pixel_centers:
 
 def _resize_bilinear(x: Array, size: Array, align_corners: bool, half_pixel_centers: bool,
                      as_counted: bool = True) -> Array:  # fmt: skip
-    """`as_counted`: places are those of TFLite's float32, whatever they should be."""
+    """Resizes bilinearly; `as_counted`: with TFLite's float32 coordinates, even where they are
+    inexact."""
     places = _places if as_counted else _true_places
     for axis, out in enumerate(size.reshape(-1), start=1):
         last = x.shape[axis] - 1

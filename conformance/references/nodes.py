@@ -110,7 +110,8 @@ UNARY: dict[str, Callable[..., Any]] = {
 
 
 def _pow(a: Array, b: Array) -> Array:
-    """Powers of negative numbers need whole exponents, which roundings are not to change."""
+    """Computes powers; exponents of negative numbers must be integers, which rounding must not
+    change."""
     y, size = np.power(a, b), np.abs(a) ** b
     lost = np.isnan(y) & (a < 0) & rounds()
     return np.where(lost, np.where(np.round(b) % 2 == 1, -size, size), y)
@@ -214,7 +215,8 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _of_groups(x: Array, axes: None = None, centre: Array | float = 0, *, groups: int) -> Any:
-    """The mean of groups of channels or, with a centre, of the squares of differences from it."""
+    """Returns the mean of groups of channels or, with a centre, the mean of squared differences
+    from it."""
     parted = x.reshape(*x.shape[:-1], groups, -1)
     if np.ndim(centre):
         parted = (parted - np.asarray(centre)[..., None]) ** 2
@@ -257,7 +259,7 @@ def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis
 
 
 def _wide(weights: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
-    """Rows of words of so many bits as the numbers they stand for."""
+    """Returns rows of words of so many bits as the numbers that they represent."""
     words = weights.astype(np.int64)[..., None] >> np.arange(0, 32, bits)
     numbers = (words & (2**bits - 1)).reshape(*scales.shape, block)
     middle = np.full(scales.shape, 2 ** (bits - 1)) if zeros is None else zeros
@@ -289,7 +291,8 @@ def _standardize_groups(x: Array, epsilon: float, groups: int) -> Array:
 
 
 def _pool_argmax(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
-    """The largest element of each window and its place, side by side from the first element."""
+    """Returns the largest element of each window and its index; windows do not overlap and begin at
+    the first element."""
     (b, h, w, c), (rows, columns) = x.shape, window
     over = padding == "same"
     counts = [(n + (k - 1) * over) // k for n, k in ((h, rows), (w, columns))]
@@ -312,7 +315,8 @@ def _unpool(x: Array, indices: Array, window: tuple[int, int], padding: str) -> 
 
 
 def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, float]) -> float:
-    """Where output index o lies in an axis of n, by the formulas of the ONNX operator Resize."""
+    """Returns the coordinate of output index o on an axis of n, by the formulas of the ONNX
+    operator Resize."""
     start, end = roi
     return {
         "half_pixel": (o + 0.5) / scale - 0.5,
@@ -328,8 +332,8 @@ def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, 
 
 def _taps(x: float, n: int, mode: str, nearest: str, a: float, exclude: bool,
           wide: float) -> Array:  # fmt: skip
-    """Weights of an axis of n at place x, by a filter that is so many times as `wide` as usual (0:
-    as usual, and not made to sum up to 1)."""
+    """Returns the weights of an axis of n at coordinate x, for a filter `wide` times as wide as
+    usual (0: as usual, and not normalized to a sum of 1)."""
     weights = np.zeros(n)
     if mode == "nearest":
         whole = {"round_prefer_floor": np.ceil(x - 0.5), "round_prefer_ceil": np.floor(x + 0.5),
@@ -388,7 +392,7 @@ def _reverse_sequence(x: Array, lengths: Array, batch_axis: int, time_axis: int)
 
 
 def _top_k(x: Array, k: Array, axis: int = -1, largest: int = 1) -> tuple[Array, Array]:
-    """NaN is as bad as the worst there can be."""
+    """Returns the first k elements; NaN counts as the worst possible value."""
     worst = -np.inf if largest else np.inf
     keys = np.where(np.isnan(x), worst, x)
     order = np.argsort(-keys if largest else keys, axis, kind="stable")
@@ -397,7 +401,7 @@ def _top_k(x: Array, k: Array, axis: int = -1, largest: int = 1) -> tuple[Array,
 
 
 def _nonzero(flags: Array) -> tuple[Array, Array]:
-    """With the number of flags where there are no more."""
+    """Returns the indices of nonzero elements, followed by the number of elements."""
     found = np.flatnonzero(flags)
     behind = np.full(flags.size - found.size, flags.size)
     return np.concatenate([found, behind]), np.asarray(found.size)

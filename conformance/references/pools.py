@@ -15,7 +15,7 @@ from tflgpu_plugin.ir import Array
 def pool(x: Array, window: tuple[int, ...], strides: tuple[int, ...], padding: tuple[int, ...],
          dilations: tuple[int, ...] | None = None, ceil_mode: bool = False, counted: bool = False,
          p: float = 2, kind: str = "max") -> Array:  # fmt: skip
-    """By the input index [places, window] of every tap, axis by axis."""
+    """Pools with the input indices [positions, window] of all taps, axis by axis."""
     steps = dilations or (1,) * len(window)
     before, after, extents = padding[::2], padding[1::2], x.shape[1:-1]
     taps, inside, padded = x, np.ones(1, bool), np.ones(1, bool)

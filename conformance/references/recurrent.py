@@ -36,7 +36,7 @@ def _cut(v: Array, limit: float) -> Array:
 
 
 def _steps(z: Array, time_axis: int, reverse: bool) -> tuple[Array, range]:
-    """z with time first, and the order of its steps."""
+    """Returns z with time as the first axis, and the order of its steps."""
     moved = np.moveaxis(z, time_axis, 0)
     return moved, range(len(moved) - 1, -1, -1) if reverse else range(len(moved))
 
@@ -46,20 +46,20 @@ def _whole(results: dict[int, Array], time_axis: int) -> Array:
 
 
 def _on(v: Array, levels: tuple[float, float, float]) -> Array:
-    """The nearest of the levels (scale, least, most), halves away from zero."""
+    """Rounds to the nearest of the levels (scale, least, most), halves away from zero."""
     steps = np.copysign(np.floor(np.abs(v / levels[0]) + 0.5), v)
     return np.clip(steps, *levels[1:]) * levels[0]
 
 
 def _normal(v: Array) -> Array:
-    """Mean 0 and variance 1 over the units, as hosts divide."""
+    """Normalizes over the units to mean 0 and variance 1, dividing as hosts do."""
     away = v - v.mean(axis=1, keepdims=True)
     return np.asarray(away / np.sqrt((away**2).mean(axis=1, keepdims=True) + 1e-8))
 
 
 def each_length(position: int, states: int) -> Callable[[Layer], Layer]:
-    """The layer with lengths as the operand at `position`: every sequence by itself, up to its own
-    end, with zeros behind it. `states` is the number of states."""
+    """Computes a layer whose operand at `position` holds lengths: each sequence separately up to
+    its own end, followed by zeros. `states` is the number of states."""
 
     def decorated(op: Layer) -> Layer:
         @wraps(op)
@@ -86,13 +86,13 @@ def each_length(position: int, states: int) -> Callable[[Layer], Layer]:
 
 
 def _half(v: Array | None, k: int, axis: int = 0) -> Array | None:
-    """Half of an operand; both halves of a batch have the same lengths."""
+    """Returns half of an operand, or None; both halves of a batch have the same lengths."""
     return v if v is None or v.dtype.kind == "i" else np.split(v, 2, axis)[k]
 
 
 def both_ways(op: Layer) -> Layer:
-    """The op with `directions`: each half of the batch with its half of the weights (and of the
-    bias of a GRU), the second reversed."""
+    """Computes an op with `directions`: each half of the batch with its half of the weights (and of
+    the bias of a GRU), the second half reversed."""
 
     @wraps(op)
     def directed(z: Array, r: Array, h: Array, *rest: Any, directions: int = 1,
@@ -200,7 +200,7 @@ def recurrent_layer(x: Array, weights: Array, r: Array, bias: Array | None, h: A
 
 def _lstm_layer(x: Array, given: Any, h: Array, c: Array, reverse: bool, time_axis: int,
                 cell_clip: float, proj_clip: float) -> tuple[Array, ...]:  # fmt: skip
-    """`given`: the 17 inputs of a direction, None for absent parts."""
+    """Computes an LSTM of one direction; `given` holds its 17 inputs, None for absent ones."""
     w, r, bias = (
         np.concatenate([p for p in given[k : k + 4] if p is not None]) for k in (0, 4, 11)
     )

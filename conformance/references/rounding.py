@@ -16,7 +16,8 @@ _changes: list[Change] = []
 
 
 def rounded(value: Array | float, terms: int = 1) -> Array:
-    """The value, which float32 arithmetic has rounded; a sum of so many terms, so many times."""
+    """Returns the value with the rounding errors of float32 arithmetic: of a sum of so many terms,
+    so many times."""
     value = np.asarray(value, np.float64)
     for change in _changes:
         with np.errstate(invalid="ignore"):
@@ -31,7 +32,7 @@ def rounds() -> bool:
 
 @contextmanager
 def by(change: Change) -> Iterator[None]:
-    """Within, roundings are what `change` makes of a number."""
+    """Makes `change` the rounding of numbers inside of the block."""
     _changes.append(change)
     try:
         yield
@@ -40,8 +41,8 @@ def by(change: Change) -> Iterator[None]:
 
 
 def times_factor(x: Array, numbers: Sequence[float]) -> Array:
-    """Multiples of a unit as integers, times a factor of 31 bits, of which halves go up; then
-    without so many bits on the right, where halves go away from zero."""
+    """Multiplies multiples of a unit, as integers, by a 31-bit factor, rounding halves up; then
+    drops so many bits on the right, rounding halves away from zero."""
     unit, high, low, shift, result = numbers
     steps = x / unit
     whole = np.copysign(np.floor(np.abs(steps) + 0.5), steps).astype(np.int64)

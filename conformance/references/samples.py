@@ -10,7 +10,7 @@ A = -0.75  # of Keys' kernel
 
 
 def _weights(method: str, distance: Array) -> Array:
-    """How much pixels at these distances of the place count."""
+    """Returns the weights of pixels at these distances from the position."""
     d = np.abs(distance)
     if method == "linear":
         return np.maximum(1 - d, 0)
@@ -20,7 +20,7 @@ def _weights(method: str, distance: Array) -> Array:
 
 
 def _inside(index: Array, extent: int, outside: str, aligned: bool) -> tuple[Array, Array]:
-    """Pixels that stand for these, and whether they count."""
+    """Returns the pixels that stand for these, and whether they count."""
     if outside == "reflection":  # periodic, there and back
         period = 2 * (extent - 1) if aligned else 2 * extent
         turned = index % period if period else index * 0
@@ -33,7 +33,8 @@ def grid_sample(
     x: Array, grid: Array, method: str, outside: str, align_corners: bool = False,
     places: str = "edges",
 ) -> Array:  # fmt: skip
-    """Coordinates of a place are those of the last axis first."""
+    """Samples at the positions of a grid; the coordinates of a position begin with the last
+    axis."""
     out = np.zeros((*grid.shape[:-1], x.shape[-1]))
     for n, *place in np.ndindex(*grid.shape[:-1]):
         taps = []
@@ -55,8 +56,8 @@ def grid_sample(
 
 
 def _sample(image: Array, at: tuple[float, float]) -> list[Array]:
-    """Four pixels [C] around a place, each times its share: 0 for what lies beyond the outermost
-    ones by more than 1."""
+    """Returns the weighted sum of four pixels [C] around a position; pixels more than 1 outside of
+    the image are 0."""
     if any(not -1 <= v <= n for v, n in zip(at, image.shape, strict=False)):
         return [np.zeros(image.shape[2])] * 4
     near = [min(max(v, 0), n - 1) for v, n in zip(at, image.shape, strict=False)]
@@ -73,7 +74,7 @@ def roi_align(
     x: Array, rois: Array, batches: Array, size: tuple[int, int], scale: float = 1.0,
     samples: int = 0, centred: bool = False, mode: str = "avg",
 ) -> Array:  # fmt: skip
-    """Regions (left, top, right, bottom) as ONNX's RoiAlign samples them."""
+    """Samples regions (left, top, right, bottom) like ONNX's RoiAlign."""
     out = np.zeros((len(rois), *size, x.shape[3]))
     for r, region in enumerate(rois * scale - 0.5 * centred):
         start, spans = region[1::-1], region[:1:-1] - region[1::-1]
@@ -91,7 +92,8 @@ def roi_align(
 
 
 def roi_max_pool(x: Array, rois: Array, size: tuple[int, int], scale: float = 1.0) -> Array:
-    """Regions (image, left, top, right, bottom), whose edges are whole pixels and inside."""
+    """Pools regions (image, left, top, right, bottom), whose edges are whole pixels and
+    inclusive."""
     out = np.zeros((len(rois), *size, x.shape[3]))
     for r, region in enumerate(rois):
         edges = np.copysign(np.floor(np.abs(region[1:] * scale) + 0.5), region[1:]).astype(int)

@@ -42,8 +42,8 @@ class Truth:
 
 
 def measure(answers: Callable[[Change], Runs], terms: int) -> Truth:
-    """`answers(change)` gives the outputs of every run, having applied `change` to each array of
-    floats that goes in."""
+    """Measures how outputs react to rounding; `answers(change)` returns the outputs of every run
+    after applying `change` to each array of floats that is an input."""
     with np.errstate(all="ignore"):
         values = answers(np.asarray)
         moved = [[np.zeros(a.shape) for a in run] for run in values]
@@ -59,7 +59,7 @@ def measure(answers: Callable[[Change], Runs], terms: int) -> Truth:
 
 
 def _off(trial: int) -> Change:
-    """Every number times 1 and from a half to a whole unit roundoff, either way."""
+    """Returns every number times 1 plus or minus a half to a whole unit roundoff."""
     random = np.random.default_rng(trial)
 
     def change(array: Array) -> Array:
@@ -163,7 +163,7 @@ def _run(graph: Graph, node: Node, known: Mapping[int, Array],
 
 
 def padding(graph: Graph, node: Node) -> dict[str, tuple[int, ...]]:
-    """Padding by name as (top, bottom, left, right), and dilations as far as they go."""
+    """Returns the padding by name as (top, bottom, left, right), increased by dilations."""
     if node.op == "transpose_conv_3d":
         return {}  # its meaning is said by the shape of the result
     x, y = graph.shape(node.inputs[0] or 0), graph.shape(node.outputs[0])

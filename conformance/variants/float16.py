@@ -18,7 +18,7 @@ LEFT_OUT = {"DEQUANTIZE", "QUANTIZE"}
 
 
 def cases() -> Iterator[tuple[str, Case]]:
-    """(family, case) of every case with float32 constants, which are numbers that float16 has."""
+    """Returns (family, case) for every case with float32 constants, rounded to float16 numbers."""
     for family, found in all_cases().items():
         for case in found:
             if not case.refused and case.op not in LEFT_OUT and any(map(_held, case.inputs)):
@@ -26,7 +26,7 @@ def cases() -> Iterator[tuple[str, Case]]:
 
 
 def _held(value: Input | None) -> bool:
-    """A constant that may be stored in 16 bits."""
+    """Whether it is a constant that may be stored in 16 bits."""
     if value is None or value.data is None or value.dtype != "f32":
         return False
     return bool(np.all(np.abs(value.data) <= MAX_FLOAT16))
@@ -39,8 +39,8 @@ def _rounded(value: Input | None) -> Input | None:
 
 
 def build(case: Case) -> bytes:
-    """The model of a case: its node, and a DEQUANTIZE for each constant. Raises ValueError with the
-    host's words when it refuses the model."""
+    """Returns the model of a case: its node, and a DEQUANTIZE for each constant. Raises ValueError
+    with the host's message if it refuses the model."""
     plain = models.single(case)
     made = Model(plain.tensors, [], plain.inputs, plain.outputs)
     operator = plain.operators[0]

@@ -30,7 +30,7 @@ from tflgpu_plugin.runtime.program import Instance, Program
 
 
 def cases() -> Iterator[tuple[str, Case]]:
-    """(family, case) of every case that makes floats of floats."""
+    """Returns (family, case) for every case that computes floats from floats."""
     for family, found in all_cases().items():
         for case in found:
             given = {value.dtype for value in case.inputs if value}
@@ -39,7 +39,7 @@ def cases() -> Iterator[tuple[str, Case]]:
 
 
 def representable(case: Case) -> Case:
-    """The same case over constants that float16 has."""
+    """Returns the same case with constants rounded to float16."""
     return replace(case, inputs=_rounded(case.inputs))
 
 
@@ -52,7 +52,8 @@ def _rounded(inputs: Sequence[Input | None]) -> tuple[Input | None, ...]:
 
 @contextmanager
 def everything() -> Iterator[None]:
-    """Small tensors, inputs, outputs and those that matter much are stored as float16, too."""
+    """Stores small tensors, inputs, outputs and error-sensitive tensors as float16, too, inside of
+    the block."""
     pack = io_layout.pack
 
     def into_storage(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
@@ -93,8 +94,8 @@ NATIVE = {"half": "native", "weights": "global", "ahead": "8"}
 
 
 def ways(device: Device) -> list[Target]:
-    """Targets that store float16: as the device's own does, and where it can as a type of its own,
-    which GPUs take, where products are added up in it."""
+    """Returns targets that store float16: packed, as the device does it, and as a native type if it
+    has one, which GPUs use, and in which products are then summed."""
     words = replace(device.target, half=True)
     able = "shader-f16" in device.target.features
     return [words, replace(words, tuning=NATIVE)] if able else [words]
@@ -102,7 +103,7 @@ def ways(device: Device) -> list[Target]:
 
 @contextmanager
 def as_on_gpus(wanted: str | None = None) -> Iterator[None]:
-    """The device plans for hosts as GPUs that are right in float16 do."""
+    """Makes the device plan as for GPUs whose float16 arithmetic is correct."""
     device = adapter.open_device(adapter.select(wanted))
     own = device.target
     if "shader-f16" not in own.features:
@@ -115,7 +116,8 @@ def as_on_gpus(wanted: str | None = None) -> Iterator[None]:
 
 
 def _widened(family: str, plan: Plan, allowed: tolerance.Bound) -> tolerance.Bound:
-    """For what is stored so, and for what is added up so by this plan."""
+    """Returns the tolerance, widened for what is stored as float16, and for what this plan sums in
+    float16."""
     if not any("half_x(" in pipeline.wgsl for pipeline in plan.pipelines):
         return _cut_bound(family, tolerance.as_half(allowed))
     largest = max(
@@ -126,8 +128,8 @@ def _widened(family: str, plan: Plan, allowed: tolerance.Bound) -> tolerance.Bou
 
 
 def run(family: str, case: Case, cpu: Reference, wanted: str | None = None) -> check.Result:
-    """A case as a one-node graph on the device that `wanted` names, against the host: the worst of
-    the ways to store float16."""
+    """Runs a case as a graph of one node on the device that `wanted` names, and compares it with
+    the host; returns the worst of all ways to store float16."""
     device = adapter.open_device(adapter.select(wanted))
     results = [_run(family, case, cpu, device, target) for target in ways(device)]
     return max(results, key=lambda result: (not result.passed, result.share))
@@ -156,8 +158,8 @@ def _run(family: str, case: Case, cpu: Reference, device: Device, target: Target
 
 
 def nodes(family: str) -> list[NodeCase]:
-    """Node cases of a family that make floats, and ones that float16 has where nothing is computed:
-    not every index."""
+    """Returns node cases of a family that compute floats; those that only move values have float16
+    values (which not every index is)."""
     found = [n for n in node_cases.family_nodes(family) if not n.refused]
     floats = [representable_node(node) for node in found if node.output_type == "f32"]
     return [node for node in floats if _computed(node) or _representable(node)]
@@ -174,12 +176,13 @@ def _representable(case: NodeCase) -> bool:
 
 
 def representable_node(case: NodeCase) -> NodeCase:
-    """The same node over constants that float16 has."""
+    """Returns the same node with constants rounded to float16."""
     return replace(case, inputs=_rounded(case.inputs))
 
 
 def run_node(family: str, case: NodeCase, wanted: str | None = None) -> tolerance.Verdict:
-    """A node on the device that `wanted` names, against numpy in float64: the worst output."""
+    """Runs a node on the device that `wanted` names and compares it with numpy in float64; returns
+    the worst output."""
     device = adapter.open_device(adapter.select(wanted))
     values = [rounded(value) for value in node_cases.feeds(case)]
     expected = [_cut(family, value) for value in node_cases.expected(case, values)]
@@ -201,7 +204,7 @@ def _cut_bound(family: str, allowed: tolerance.Bound) -> tolerance.Bound:
 
 
 def _cut(family: str, expected: host.Array) -> host.Array:
-    """To the largest float16, which is what too large results become; sums stay float32."""
+    """Clamps to the largest float16, which results that are too large become; sums stay float32."""
     if family in SUMS or expected.dtype.kind != "f":
         return expected
     limit = np.float32(MAX_FLOAT16)

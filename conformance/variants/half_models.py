@@ -53,7 +53,7 @@ class Runner:
 
 
 def tflite_entries() -> list[dict[str, Any]]:
-    """TFLite models of float32 values; their constants may be float16."""
+    """Returns TFLite models of float32 values, whose constants may be float16."""
     return [e for e in model_inputs.models() if e["kind"] in ("float32", "float16")]
 
 
@@ -62,7 +62,8 @@ def onnx_entries() -> list[dict[str, Any]]:
 
 
 def tflite(entry: Mapping[str, Any], options: Mapping[str, Any]) -> Outcome:
-    """A TFLite model on all its feeds, in the host that can tell the right answer."""
+    """Runs a TFLite model on all its feeds, compared with the host whose result is the
+    reference."""
     content = real_models.before_final(model_inputs.path(entry).read_bytes())
     name, kernels = host.oracle(content)
     feeds = list(model_inputs.feeds(entry).values())
@@ -75,7 +76,7 @@ def tflite(entry: Mapping[str, Any], options: Mapping[str, Any]) -> Outcome:
 
 
 def onnx(entry: Mapping[str, Any], wanted: str | None = None) -> Outcome:
-    """An ONNX model on its feeds, on the adapter that `wanted` names. Raises Unmeasured."""
+    """Runs an ONNX model on its feeds, on the adapter that `wanted` names. Raises Unmeasured."""
     model = load(entry)
     try:
         simulation, full = cpu(onnx_half.simulation(model)), cpu(model)

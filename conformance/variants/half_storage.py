@@ -20,7 +20,8 @@ BITS = {("MaxPoolingWithArgmax2D", 1)}
 
 
 def rounded(array: Array) -> Array:
-    """float32 values as float16 holds them, cut to the largest finite one; others as they are."""
+    """Returns float32 values rounded to float16, clamped to the largest finite one; others
+    unchanged."""
     if array.dtype != np.float32:
         return array
     finite = np.where(np.isinf(array), array, np.clip(array, -MAX_FLOAT16, MAX_FLOAT16))
@@ -28,7 +29,7 @@ def rounded(array: Array) -> Array:
 
 
 def simulate(content: bytes, feed: Feed, name: str | None = None) -> Outputs:
-    """Outputs of a TFLite model for one feed, its variables being zero."""
+    """Returns the outputs of a TFLite model for one feed, with variables of zero."""
     schema = tflite_file.schema()
     model = schema.ModelT.InitFromPackedBuf(content, 0)
     graph = model.subgraphs[0]
@@ -77,7 +78,7 @@ class Distance:
 
 
 def distance(expected: Sequence[Outputs], got: Sequence[Outputs]) -> Distance:
-    """Over the outputs of some runs."""
+    """Returns the distance over the outputs of some runs."""
     worst, squares = 0.0, []
     for wanted, found in zip(expected, got, strict=True):
         for want, have in zip(wanted, found, strict=True):
@@ -98,8 +99,8 @@ def _error(expected: Array, got: Array) -> Array:
 
 
 def wrong(found: Distance, simulated: Distance) -> str:
-    """A sentence when an answer is too far from float32: its largest error, or either further than
-    so many times the simulation's."""
+    """Returns a sentence if an answer is too far from float32: in its largest error, or in both
+    errors compared with the simulation."""
     largest, mean = (
         max(tolerance.HALF_SIMULATED * error, tolerance.MODEL)
         for error in (simulated.largest, simulated.mean)

@@ -17,7 +17,7 @@ Times = Callable[[list[half_models.Run], int], list[float]]
 
 
 def show(chosen: argparse.Namespace, times: Times) -> int:
-    """Print the table; returns 1 when an answer is out of tolerance."""
+    """Prints the table; returns 1 if an answer is out of tolerance."""
     listed = half_models.onnx_entries() if chosen.onnx else half_models.tflite_entries()
     print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER))
     bad = False
@@ -35,7 +35,7 @@ def show(chosen: argparse.Namespace, times: Times) -> int:
 
 
 def _measured(entry: Mapping[str, Any], chosen: argparse.Namespace) -> tuple[Outcome, list[Runner]]:
-    """The answers, and what runs the model in float32 and in float16."""
+    """Returns the answers, and what runs the model in float32 and in float16."""
     if chosen.onnx:
         return half_models.onnx(entry, chosen.adapter), [
             half_models.onnx_runner(entry, chosen.adapter, half) for half in (False, True)

@@ -49,7 +49,7 @@ MAX_PRODUCT = float(np.finfo(np.float32).max) / 2**8
 
 
 def twins() -> Iterator[tuple[str, Case]]:
-    """(family, twin) of every case whose weights the host also takes in 8 bits."""
+    """Returns (family, twin) for every case whose weights the host also takes in 8 bits."""
     for family, cases in all_cases().items():
         for case in cases:
             row = None if case.refused or not _small(case) else WEIGHTS.get(case.op)
@@ -79,6 +79,6 @@ def _stored(value: Input | None, place: int, row: Weights) -> Input | None:
 
 
 def build(case: Case) -> tuple[bytes, bytes]:
-    """The model of a twin, and the same with its weights in float32."""
+    """Returns the model of a twin, and the same with float32 weights."""
     model = models.build(case)
     return model, split_models.widened(model, (0,))

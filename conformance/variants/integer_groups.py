@@ -18,7 +18,8 @@ WHOLE = {
 
 
 def grouped(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its groups as QLinearConv, QLinearMatMul, QLinearAdd and Layer (a Gemm)."""
+    """Returns the model with its groups as QLinearConv, QLinearMatMul, QLinearAdd and Layer (a
+    Gemm)."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     _drop_identities(made.graph)
@@ -60,7 +61,7 @@ def _drop_identities(graph: onnx.GraphProto) -> None:
 def _node(
     last: onnx.NodeProto, makers: Mapping[str, onnx.NodeProto], readers: Mapping[str, int]
 ) -> Iterator[onnx.NodeProto]:
-    """The node itself, or what a group that ends with it becomes."""
+    """Returns the node, or the operator that replaces the group that ends with it."""
     product = makers.get(last.input[0]) if last.op_type == "QuantizeLinear" else None
     positive = product is not None and product.op_type == "Relu"
     if product is not None and positive and readers[product.output[0]] == 1:

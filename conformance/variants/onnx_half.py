@@ -17,7 +17,7 @@ FLOAT_INPUTS = {"Resize": (1, 2), "Upsample": (1,)}
 
 
 def float16(model: Any) -> Any:
-    """A copy of an ONNX ModelProto in which float32 is float16."""
+    """Returns a copy of an ONNX ModelProto with float16 in place of float32."""
     import onnx
 
     made = onnx.ModelProto()
@@ -37,7 +37,7 @@ def float16(model: Any) -> Any:
 
 
 def rounded_weights(model: Any) -> Any:
-    """A copy in float32 whose weights are numbers that float16 has."""
+    """Returns a copy in float32 whose weights are rounded to float16."""
     import onnx
 
     made = onnx.ModelProto()
@@ -48,7 +48,7 @@ def rounded_weights(model: Any) -> Any:
 
 
 def simulation(model: Any) -> Any:
-    """A copy in float32 that rounds every float32 weight, input and result to float16."""
+    """Returns a copy in float32 that rounds every float32 weight, input and result to float16."""
     import onnx
     from onnx import shape_inference
 
@@ -93,7 +93,7 @@ def _float_inputs(graph: Any) -> Iterator[str]:
 
 
 def _constants(graph: Any) -> Iterator[tuple[str, Any]]:
-    """Names and TensorProtos of the float32 constants."""
+    """Yields names and TensorProtos of the float32 constants."""
     for tensor in graph.initializer:
         if tensor.data_type == FLOAT:
             yield tensor.name, tensor

@@ -36,12 +36,12 @@ class Network:
     formats: Sequence[str] = FORMATS
 
     def written(self, kind: tuple[str, str, bool]) -> Sequence[str]:
-        """The formats for these types: only groups hold 16 bits."""
+        """Returns the formats for these types: only groups support 16 bits."""
         return self.formats if kind[0].endswith("8") else ("qdq",)
 
     @property
     def op(self) -> str:
-        """The operator that it is about."""
+        """Returns the operator that the network is about."""
         return self.name.split("-")[0]
 
     def feed(self, seed: int) -> dict[str, Array]:
@@ -52,7 +52,7 @@ class Network:
         }
 
     def model(self) -> Any:
-        """onnx.ModelProto."""
+        """Returns the onnx.ModelProto."""
         from onnx import TensorProto, helper, numpy_helper
 
         def info(name: str, shape: Sequence[int]) -> Any:
@@ -101,7 +101,8 @@ def _two(op: str, first: Sequence[int], second: Sequence[int], **attributes: Any
 def _after(
     op: str, shape: Sequence[int], output: Sequence[int], *constants: Array, **attributes: Any
 ) -> Network:
-    """After a sum: the quantizer leaves these operators alone unless their input is quantized."""
+    """Returns a network with the operator after a sum: the quantizer leaves these operators alone
+    unless their input is quantized."""
     plain = _one(op, shape, output, *constants, **attributes)
 
     def nodes() -> list[Any]:
@@ -115,7 +116,7 @@ def _after(
 
 
 def networks() -> Iterator[Network]:
-    """One operator each, then a few that follow each other."""
+    """Returns networks of one operator each, then a few of several."""
     yield _one("Conv", (1, 3, 9, 8), (1, 6, 9, 8), _values(6, 3, 3, 3), _values(6), pads=[1] * 4)
     yield _one("Conv", (2, 40, 5, 6), (2, 8, 5, 6), _values(8, 40, 1, 1))
     yield _one("Conv", (1, 8, 9, 9), (1, 8, 5, 5), _values(8, 1, 3, 3), _values(8), group=8,
@@ -179,7 +180,7 @@ class _Samples:
 
 
 def quantize(network: Network, form: str, kind: tuple[str, str, bool]) -> bytes:
-    """The network with 8-bit activations and weights, its output in float32 still."""
+    """Returns the network with 8-bit activations and weights, and a float32 output."""
     key = (network.name, form, kind)
     if key not in _MADE:
         feeds = [network.feed(seed) for seed in range(SAMPLES)]
@@ -190,7 +191,7 @@ def quantize(network: Network, form: str, kind: tuple[str, str, bool]) -> bytes:
 def quantized(
     model: Any, feeds: Iterable[Mapping[str, Array]], form: str, kind: tuple[str, str, bool]
 ) -> bytes:
-    """A model (its path, or an onnx.ModelProto) with scales that hold its values for these
+    """Returns a model (its path, or an onnx.ModelProto) whose scales cover its values for these
     inputs."""
     from onnxruntime import quantization as host
 
@@ -211,7 +212,8 @@ def quantized(
 
 
 def quantize_dynamic(network: Network, weights: str, per_channel: bool) -> bytes:
-    """The network with 8-bit weights, its activations quantized by their range in each run."""
+    """Returns the network with 8-bit weights, whose activations are quantized by their range in
+    each run."""
     from onnxruntime import quantization as host
 
     kind = host.QuantType.QInt8 if weights == "i8" else host.QuantType.QUInt8
@@ -225,7 +227,8 @@ def quantize_dynamic(network: Network, weights: str, per_channel: bool) -> bytes
 
 
 def contributed() -> Iterator[tuple[str, bytes, dict[str, Array]]]:
-    """Models of onnxruntime's own operators that its quantizer does not write, with inputs."""
+    """Returns models of onnxruntime's own operators that its quantizer does not write, with
+    inputs."""
     chance = np.random.default_rng(3)
     x = chance.uniform(-2, 3, (4, 6)).astype(np.float32)
     a = chance.integers(0, 256, (2, 4, 6), np.uint8)
@@ -272,7 +275,7 @@ def _contributed(
 
 
 def steps(model: bytes) -> list[float]:
-    """For each output its step: the scale of the node that makes it."""
+    """Returns for each output its step: the scale of the node that computes it."""
     import onnx
     from onnx import numpy_helper
 

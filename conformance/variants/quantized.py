@@ -61,8 +61,8 @@ MIN_VALUE, MAX_VALUE = 1e-6, 1e4  # of the values of sensible scales
 
 
 def twins() -> Iterator[tuple[str, Case]]:
-    """(family, twin) of every case that has one; int8 and uint8 take turns within an operator,
-    whose first case has both."""
+    """Returns (family, twin) for every case that has one; int8 and uint8 alternate within an
+    operator, whose first case has both."""
     turn: dict[str, int] = {}
     for family, cases in all_cases().items():
         for case in cases:
@@ -75,7 +75,7 @@ def twins() -> Iterator[tuple[str, Case]]:
 
 
 def _float_only(op: str) -> bool:
-    """The operator's row says that it is for no tensors of 8 bits."""
+    """Whether the operator's row excludes tensors of 8 bits."""
     types = HOST_OPS[op].types
     return bool(types) and "i8" not in types
 
@@ -96,8 +96,8 @@ def _plain(case: Case) -> bool:
 
 
 def quantize(case: Case) -> Case:
-    """The twin itself; its dtype is the first part of its name. Raises ValueError when the host
-    finds no results to choose a scale from."""
+    """Returns the twin; its dtype is the first part of its name. Raises ValueError if the host
+    gives no results from which a scale could be chosen."""
     dtype = case.name[:2]
     inputs = list(case.inputs)
     biased = BIASES.get(case.op)
@@ -136,7 +136,7 @@ def _range(value: Input) -> tuple[float, float]:
 
 
 def quantization_of(low: float, high: float, dtype: str) -> Quantization:
-    """The asymmetric quantization of a range, zero among its values."""
+    """Returns the asymmetric quantization of a range, which includes zero."""
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / 255 or 1.0))
     least = -128 if dtype == "i8" else 0
@@ -144,7 +144,7 @@ def quantization_of(low: float, high: float, dtype: str) -> Quantization:
 
 
 def stored(value: Input, quantization: Quantization, dtype: str) -> Input:
-    """A float32 input quantized; without data, one that is fed any of its values."""
+    """Returns a float32 input quantized; without data, one that may be fed any of its values."""
     least = -128 if dtype == "i8" else 0
     if value.data is None:
         return replace(value, dtype=dtype, low=least, high=least + 256, quantization=quantization)
@@ -154,7 +154,8 @@ def stored(value: Input, quantization: Quantization, dtype: str) -> Input:
 
 
 def weights_of(value: Input, dtype: str, axis: int | None) -> Input:
-    """Weights: int8 per index along `axis` (None: as a whole), uint8 as a whole."""
+    """Returns weights: int8 with a scale per index along `axis` (None: a single scale), uint8 with
+    a single scale."""
     if value.data is None:
         largest = max(-value.low, value.high)
         symmetric = Quantization((float(np.float32(largest / 127)),), (0,))
@@ -172,7 +173,7 @@ def weights_of(value: Input, dtype: str, axis: int | None) -> Input:
 
 
 def bias_of(value: Input, x: Input, weights: Input) -> Input:
-    """An int32 bias on the scale of the sums of these (quantized) inputs and weights."""
+    """Returns an int32 bias in the scale of the sums of these quantized inputs and weights."""
     assert x.quantization is not None and weights.quantization is not None
     scales = np.array(weights.quantization.scale) * x.quantization.scale[0]
     quantization = Quantization(tuple(float(s) for s in scales), (0,) * len(scales))
@@ -196,7 +197,8 @@ def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:
 
 
 def same_quantization(host_op: str) -> bool:
-    """The operator works on stored numbers: one quantization for inputs and outputs."""
+    """Whether the operator works on stored numbers, so that inputs and outputs have the same
+    quantization."""
     row = ops.rows()[HOST_OPS[host_op].op]
     return bool(row.keeps or row.same_quantization)
 
@@ -208,14 +210,15 @@ def rule_of(*host_ops: str) -> str:
 
 
 def judge(case: Case, expected: Outputs, got: Outputs) -> tolerance.Verdict:
-    """The worst output of a twin."""
+    """Returns the worst output of a twin."""
     rule = rule_of(case.op)
     verdicts = [tolerance.in_8_bits(rule, *pair) for pair in zip(expected, got, strict=True)]
     return max(verdicts, key=lambda verdict: verdict.share)
 
 
 def steps_off(expected: Array, got: Array) -> tuple[int, float]:
-    """(largest difference, share of values that are more than one step off) of 8-bit arrays."""
+    """Returns (largest difference, fraction of values that are more than one step off) of 8-bit
+    arrays."""
     difference = np.abs(expected.astype(np.int32) - got.astype(np.int32))
     if difference.size == 0:
         return 0, 0.0

@@ -36,7 +36,7 @@ TWINS = {
 
 
 def show(chosen: argparse.Namespace, times: Times) -> int:
-    """Print the table; returns 0."""
+    """Prints the table; returns 0."""
     lines = [HEADER, ("---",) * len(HEADER)]
     for entry in [*model_inputs.models(), *onnx_models.entries()]:
         if entry["kind"] != "float32" and chosen.name in str(entry["file"]):
@@ -75,7 +75,7 @@ def _content(entry: Mapping[str, Any]) -> bytes:
 
 
 def _twin(entry: Mapping[str, Any]) -> tuple[bytes, list[Any]] | None:
-    """The float32 twin, and an input for it."""
+    """Returns the float32 twin, and an input for it."""
     feeds = model_inputs.feeds
     if entry["kind"] == "dynamic-range":
         wide = split_models.widened(_content(entry), split_models.hybrid(_content(entry)))
@@ -87,7 +87,7 @@ def _twin(entry: Mapping[str, Any]) -> tuple[bytes, list[Any]] | None:
 
 
 def _prepared(content: bytes, feed: list[Any], name: str, options: Mapping[str, Any] | None) -> Run:
-    """A run of the CPU kernels (no options), or through the delegate."""
+    """Returns a run of the CPU kernels (without options), or through the delegate."""
     more: dict[str, Any] = {}
     if options is not None:
         more["experimental_delegates"] = [host.load_delegate(name, options)]

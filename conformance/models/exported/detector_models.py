@@ -11,8 +11,8 @@ CLASSES = 80
 
 
 def yolo11(width: float, size: int) -> Callable[[], tuple[Any, dict[str, Any]]]:
-    """The recipe with channels times `width`, for square pictures of this many pixels, which must
-    be a multiple of 32; boxes and scores come out, [1, 4 + 80, places]."""
+    """Returns YOLO11 with channels times `width`, for square images of this many pixels (a multiple
+    of 32). Its output holds boxes and scores: [1, 4 + 80, positions]."""
 
     def recipe() -> tuple[Any, dict[str, Any]]:
         import torch

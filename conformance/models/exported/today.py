@@ -25,7 +25,7 @@ WHISPER = {f"{side}_{name}": value for side in ("encoder", "decoder")
 
 
 def encoders() -> dict[str, Recipe]:
-    """Three that are larger, of which `make encoder-estimates` tells what they would take."""
+    """Returns three larger encoders, for which `make encoder-estimates` estimates the time."""
     heard = diffusion_models.heard
     return {
         "bert-base": text("Bert", {}, 128),
@@ -35,7 +35,7 @@ def encoders() -> dict[str, Recipe]:
 
 
 def networks() -> dict[str, tuple[Recipe, Recipe]]:
-    """The tiny one and the published one, by name."""
+    """Returns the tiny and the published network, by name."""
     torch = torch_models.networks()
     return {
         "bert": (RECIPES["text_bert"], text("Bert", BERT, 128)),

@@ -13,7 +13,7 @@ PUBLISHED_TAGGER: TaggerShape = (20_000, 50, 300, 1, 9)
 
 
 def networks() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
-    """Recipes by name; torch is needed to make them."""
+    """Returns recipes of networks by name; making them needs torch."""
     import torch
     from torch import nn
 

@@ -228,7 +228,7 @@ def test_a_bound_that_nodes_compute_from_a_few_integers() -> None:
 
 
 def test_nodes_that_read_more_than_a_few_integers_stay_on_the_gpu() -> None:
-    """Of the nodes before a bound, only those that compute with a few integers move."""
+    """Among the nodes before a bound, only those that compute with a few integers move."""
     large = [node("ReduceSum", ["x", "axes"], ["r"], keepdims=0), node("Cast", ["r"], ["c"], to=7),
              node("ReduceMax", ["n", "axis"], ["m"], keepdims=1),
              node("Add", ["m", "c"], ["b"]), node("Sub", ["b", "c"], ["end"])]  # fmt: skip
