@@ -142,6 +142,7 @@ OPS = ("test_op_names", "test_passes", "test_functions", "test_merge", "test_com
 _NATIVE = (
     "test_native",
     "test_kept_states",
+    "test_custom_allocations",
     "test_refused_calls",
     "test_plans",
     "test_symbols",
@@ -160,6 +161,7 @@ _NATIVE = (
 _NATIVE_TFLITE = (
     "test_native",
     "test_kept_states",
+    "test_custom_allocations",
     "test_fake_host",
     "test_exit",
     "test_variables",

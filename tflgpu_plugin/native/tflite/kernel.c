@@ -164,23 +164,32 @@ static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tgi_plan *
   return 0;
 }
 
+/* Programs look at memory of their own without a notice, so it has the bytes after each run. */
+static bool is_the_programs(const tgl_tensor *tensor) { return tensor->allocation == TGL_IN_CUSTOM; }
+
+static bool stays(const tg_kernel *kernel, size_t i, const tgl_tensor *output) {
+  return kernel->stays[i] && !is_the_programs(output);
+}
+
 static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
   const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err);
     if (tensor->bytes != plan->outputs[i]) return wrong_bytes(tensor, plan->outputs[i], err);
-    if (!kernel->stays[i]) p->outputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
-    if (!kernel->stays[i] && !tensor->data && tensor->bytes) return no_memory("Output", tensor, err);
+    if (stays(kernel, i, tensor)) continue;
+    p->outputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
+    if (!tensor->data && tensor->bytes) return no_memory("Output", tensor, err);
   }
   return 0;
 }
 
 /* States are not kept where a run may be refused (`check`) and must leave them as they were, nor those so small that a program may
  * assign the very bytes that mark kept ones. */
-static bool keeps_states(const tg_kernel *kernel, const tgi_plan *plan) {
+static bool keeps_states(const tg_kernel *kernel, const tgl_context *context, const tgi_plan *plan) {
   bool keeps = kernel->keeps_states && kernel->base.arity.states && !plan->replay->check;
-  for (size_t i = 0; i < kernel->base.arity.states; i++) keeps &= plan->states[i] >= TGI_LEAST_KEPT;
+  for (size_t i = 0; i < kernel->base.arity.states; i++)
+    keeps &= plan->states[i] >= TGI_LEAST_KEPT && !is_the_programs(&context->tensors[kernel->states[i]]);
   return keeps;
 }
 
@@ -205,14 +214,14 @@ static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *
   tg_replay_release(before);
   for (size_t i = 0; i < kernel->base.arity.outputs; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
-    if (kernel->stays[i]) tgi_handle_publish(kernel, i, tensor);
+    if (stays(kernel, i, tensor)) tgi_handle_publish(kernel, i, tensor);
     else tensor->is_stale = false;
   }
 }
 
 static int run(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, tg_error *err) {
   ports p = {0};
-  bool keeps = keeps_states(kernel, plan);
+  bool keeps = keeps_states(kernel, context, plan);
   int failed = !make_ports(&p, kernel)
                    ? tgi_no_memory(err, "a run")
                    : fill_inputs(kernel, context, plan, &p, err) || fill_outputs(kernel, context, plan, &p, err) ||
