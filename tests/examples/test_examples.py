@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,6 +162,31 @@ def test_points_of_a_face_are_those_of_the_cpu(
     assert green.sum() > 468
     assert two_models.main([*files[:2], str(IMAGES / "daisy.jpg")]) == 2
     assert "no face" in capsys.readouterr().err
+
+
+def test_the_next_face_is_found_while_points_are_computed() -> None:
+    image = pytest.importorskip("PIL.Image")
+    pictures = [image.new("RGB", (64 + k, 64), (k, k, k)) for k in range(4)]
+    found = [threading.Event() for _ in pictures]
+    seen = list[int]()
+
+    def detector(picture: two_models.Array) -> list[two_models.Array]:
+        found[round(float(picture.max() + 1) * 255 / 2)].set()
+        boxes = np.full((1, 896, 16), 30, np.float32)
+        return [boxes, np.full((1, 896, 1), 9, np.float32)]
+
+    def mesh(face: two_models.Array) -> list[two_models.Array]:
+        seen.append(len(seen))
+        assert found[min(len(seen), 3)].wait(60)
+        return [np.full((1, 1, 1, 1404), len(seen), np.float32)]
+
+    pipeline = two_models.Pipeline(detector, mesh, [])
+    made = list(pipeline.all_points(pictures))
+    assert len(seen) == 4 and all(one.shape == (468, 2) for one in made)
+    for k, picture in enumerate(pictures):
+        left, top, side = pipeline.face(picture)
+        np.testing.assert_allclose(made[k][0], (k + 1) * side / 192 + np.array([left, top]))
+    assert not list(pipeline.all_points([]))
 
 
 def test_files_that_are_missing_are_status_2(tmp_path: Path, capsys: Print) -> None:
