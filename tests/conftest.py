@@ -1,4 +1,5 @@
-"""Tests that need an adapter carry the marker `adapter`; without one they skip, and say so."""
+"""Tests that need an adapter carry the marker `adapter`; without an adapter they are skipped with a
+message."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def root_handlers() -> Iterator[None]:
 
 @pytest.fixture
 def not_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a test asks for it: defects become refusals, also with the settings of the conformance
-    suite, which raise them."""
+    """Turns defects into refusals, for tests that ask for it, although the settings of the
+    conformance suite raise them."""
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
 
 

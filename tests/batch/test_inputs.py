@@ -1,4 +1,5 @@
-"""Which files are inputs, how many samples they hold, and what of them is refused; no adapter."""
+"""Tests which files are inputs of `tflgpu run`, how many samples they hold, and which are refused.
+No adapter is needed."""
 
 from __future__ import annotations
 
@@ -85,7 +86,8 @@ def test_another_file_is_another_run(tmp_path: Path) -> None:
 
 
 def test_pictures_and_pixels(tmp_path: Path) -> None:
-    """Pixels of 8 bits are scaled, whatever they came in; channels are where the model has them."""
+    """8-bit pixels are scaled, whatever the file format; channels are in the position that the
+    model requires."""
     (tmp_path / "x.png").write_bytes(png(12, 8))
     np.save(tmp_path / "x.npy", np.full((1, 4, 6, 3), 255, np.uint8))
     first = Input("x", (3, 4, 6), np.dtype("f4"))
@@ -127,7 +129,7 @@ def test_arrays_of_several_inputs(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_table(tmp_path: Path) -> None:
-    """Lists, lists of lists, and pictures as data sets keep them, in several row groups."""
+    """Lists, nested lists, and images in the format of data sets, in several row groups."""
     pa = pytest.importorskip("pyarrow", exc_type=ImportError)
     from pyarrow import parquet
 
@@ -189,7 +191,7 @@ def test_rows_of_different_shapes(tmp_path: Path) -> None:
 
 
 def test_the_column_of_an_only_input() -> None:
-    """Whatever its name is, where it is the only one of arrays."""
+    """The name of a column does not matter if it is the only one with arrays."""
     batch = {"path": np.array(["a", "b"]), "image": np.zeros((2, 4, 6, 3), np.uint8)}
     assert columns.taken(batch, signature(PICTURE)) == ["image"]
     (first, _) = columns.samples(batch, signature(PICTURE), SPEC)

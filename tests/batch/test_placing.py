@@ -1,4 +1,4 @@
-"""Which adapter a worker takes; no adapter is opened."""
+"""Tests which adapter a worker selects; no adapter is opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
-    """Has adapters of these kinds, best first."""
+    """Pretends that the machine has adapters of these kinds, best first."""
     found = [
         AdapterInfo(kind, "", "", "Vulkan", kind, 0, 0, index=k) for k, kind in enumerate(kinds)
     ]
@@ -43,7 +43,7 @@ def test_all_are_those_like_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_name_is_one_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also that of another worker's turn."""
+    """A name that selects an adapter for another worker must be on this machine, too."""
     machine(monkeypatch, "discrete", "software")
     for wrong in (["nvidia"], ["0", "nvidia"], ["nvidia", "0"]):
         with pytest.raises(NoAdapter, match="No adapter matches 'nvidia'"):
@@ -51,7 +51,7 @@ def test_every_name_is_one_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_gpu_that_ray_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are software adapters only, that is no choice."""
+    """If there are only software adapters, Ray's assignment of a GPU is ignored."""
 
     def given(*ids: str) -> None:
         context = SimpleNamespace(get_accelerator_ids=lambda: {"GPU": [*ids], "TPU": []})
@@ -68,7 +68,7 @@ def test_the_gpu_that_ray_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not importlib.util.find_spec("filelock"), reason="filelock comes with Ray")
 def test_workers_that_nobody_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each living one has a number of its own; that of a dead one is free."""
+    """Each living worker has a number of its own; the number of a dead one is free again."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     machine(monkeypatch, "a", "b", "c", "other")
     code = (

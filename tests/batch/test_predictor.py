@@ -1,4 +1,5 @@
-"""The class for programs of one's own: which adapter it takes, and what it refuses."""
+"""Tests `Predictor`, the class for users' own programs: which adapter it selects, and what it
+refuses."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def test_adapters_are_a_list_or_a_text_with_commas(given: Any, tmp_path: Path) -
 
 
 def test_a_text_is_no_list_of_letters(tmp_path: Path) -> None:
-    """A letter of a name that no adapter has is a part of many other names."""
+    """A string is not taken for a list of one-letter names, each of which would match many
+    adapters."""
     names = " ".join(one.name.lower() for one in adapters())
     wrong = "xyzzy"
     assert wrong not in names

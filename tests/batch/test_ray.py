@@ -1,4 +1,5 @@
-"""A local Ray cluster: the answers of one process, bit for bit, whatever happens to workers."""
+"""Runs on a local Ray cluster give the results of one process, bit for bit, whatever happens to
+workers."""
 
 from __future__ import annotations
 
@@ -85,8 +86,9 @@ def test_workers_that_are_killed_or_lose_their_adapter(cluster: str, tmp_path: P
 
 
 def test_a_run_on_a_cluster(cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Among good inputs are unreadable ones, and one that ends its process each time: what was
-    queued behind it is not lost, its part is made up for later. Files are those of one process."""
+    """Some inputs are unreadable, and one ends its process each time it is read. Inputs queued
+    behind it are not lost: its part is completed later. The files are equal to those of one
+    process."""
     model, folder = batches.model(tmp_path), batches.arrays(tmp_path / "in", batches.values(30))
     (folder / "0003.npy").write_bytes(b"no array")
     (folder / "0013.png").write_bytes(b"no picture")
@@ -110,7 +112,7 @@ def test_a_model_that_no_worker_can_load(cluster: str, tmp_path: Path) -> None:
 
 
 def test_a_slow_sink_holds_workers_back(cluster: str) -> None:
-    """Results that wait are bounded by the object store, a fraction of what is made in all."""
+    """Results that wait are limited by the object store, a fraction of all results."""
     count, times = 100, []
     rows = dataset(np.zeros((count, 1), np.float32), count)
     for row in mapped(rows, Large, batch=1).iter_rows():
@@ -145,7 +147,7 @@ def test_the_blocks_of_the_page(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The command, Ray Data, and Ray Serve with requests put together."""
+    """Runs the page's blocks: the command, Ray Data, and Ray Serve with batched requests."""
     parquet = pytest.importorskip("pyarrow.parquet", exc_type=ImportError)
     serve = pytest.importorskip("ray.serve", reason="ray[serve] is not installed")
     batches.user_folder(tmp_path)
@@ -179,7 +181,7 @@ def test_the_blocks_of_the_page(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
 def test_ctrl_c(cluster: str, tmp_path: Path) -> None:
-    """Workers are gone, finished results are kept, and another run goes on."""
+    """After Ctrl-C, workers are gone, finished results are kept, and another run continues."""
     model = batches.model(tmp_path)
     np.save(tmp_path / "all.npy", batches.values(4000))
     line = [sys.executable, "-m", "tflgpu_plugin.cli", "run", str(model), str(tmp_path / "all.npy")]

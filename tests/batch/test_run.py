@@ -1,5 +1,5 @@
-"""`tflgpu run` in one process: results are those of a loop, in order, and a run that was broken off
-goes on."""
+"""Tests `tflgpu run` in one process: results are those of a loop, in order, and an interrupted run
+can be continued."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_session_with_a_batch_of_one(tmp_path: Path) -> None:
 
 
 def test_whole_tensors(tmp_path: Path) -> None:
-    """A first extent that is no batch."""
+    """The first extent of the inputs is not a batch."""
     pytest.importorskip("onnxruntime")
     (tmp_path / "m.onnx").write_bytes(onnx_models.add_relu((2, 3, 5)))
     given = np.random.default_rng(3).uniform(-2, 2, (4, 2, 3, 5)).astype(np.float32)
@@ -175,7 +175,7 @@ def test_unreadable_inputs_among_good_ones(kind: str, tmp_path: Path) -> None:
 
 
 def test_inputs_that_the_model_does_not_take(tmp_path: Path) -> None:
-    """Numbers that pass int32 fail the run of the batch that they are in; the others' do not."""
+    """A batch that contains integers beyond int32 fails; the other batches do not."""
     pytest.importorskip("onnxruntime")
     nodes = [onnx_models.node("Gather", ["table", "x"], ["y"], axis=0)]
     table = np.arange(10, dtype=np.float32)

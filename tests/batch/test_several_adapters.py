@@ -1,7 +1,6 @@
-"""Several adapters at once, in one process and in several: no device is taken for another's.
-
-The software driver of the system is given twice, as two equal GPUs are, and SwiftShader beside it
-where `python tools/drivers.py swiftshader` has unpacked it."""
+"""Tests several adapters at once, in one process and in several: each model runs on the right
+device. The system's software driver appears twice, like two equal GPUs, together with SwiftShader
+if `python tools/drivers.py swiftshader` has unpacked it."""
 
 from __future__ import annotations
 
@@ -83,7 +82,7 @@ assert [model.running.report().host_runs for model in models[:2]] == [1, 0]
 
 
 def test_two_adapters_in_one_process(environment: dict[str, str], tmp_path: Path) -> None:
-    """Interpreters, and sessions where there is onnxruntime, on four threads."""
+    """Four threads use interpreters, and sessions if onnxruntime is installed."""
     paths = "[batches.model(folder)]"
     if importlib.util.find_spec("onnxruntime"):
         paths = "[batches.model(folder), batches.as_onnx(folder)]"
@@ -112,7 +111,7 @@ if __name__ == "__main__":
 def test_adapters_are_handed_to_workers_in_turn(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Three workers, two adapters."""
+    """Two adapters are assigned to three workers."""
     said = json.loads(run_python(SEVERAL.format(folder=str(tmp_path)), **environment).stdout)
     ready = sorted(line for line in said if "nodes on the GPU" in line)
     assert [line.partition("(adapter ")[2][0] for line in ready] == ["0", "1", "0"]

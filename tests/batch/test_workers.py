@@ -1,4 +1,5 @@
-"""Worker processes: the answers of one, whichever dies, and none is left behind."""
+"""Worker processes give the results of one process whichever of them dies, and no process is left
+behind."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def given(tmp_path: Path) -> tuple[Path, Path, dict[str, bytes]]:
 
 
 def test_a_worker_that_is_killed(given: Any, tmp_path: Path) -> None:
-    """While it has parts. Results are those of one process, bit for bit."""
+    """A worker is killed while it has parts. Results are those of one process, bit for bit."""
     model, folder, wanted = given
     said: list[str] = []
 
@@ -59,7 +60,7 @@ def test_a_worker_that_is_killed(given: Any, tmp_path: Path) -> None:
 
 
 def _dies(pipe: Connection, *rest: Any) -> None:
-    """A worker whose process ends at 0005.npy, as in a decoder that meets a bad file."""
+    """Is a worker whose process ends at 0005.npy, like a decoder that reads a bad file."""
     before = Worker.read
 
     def read(worker: Worker, part: Any) -> Any:
@@ -74,7 +75,7 @@ def _dies(pipe: Connection, *rest: Any) -> None:
 def test_inputs_that_end_their_process(
     given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The others have results; a later run tries these again."""
+    """The other inputs have results; a later run tries these inputs again."""
     model, folder, wanted = given
     monkeypatch.setattr(workers, "work", _dies)
     outcome = batches.ran(model, folder, out=tmp_path / "out", batch=2, workers=2)
@@ -99,7 +100,7 @@ def test_a_model_that_no_worker_can_load(given: Any, tmp_path: Path) -> None:
 
 
 def test_a_worker_without_its_adapter(given: Any, tmp_path: Path) -> None:
-    """The others take its parts."""
+    """The other workers take over the parts of a worker without adapter."""
     model, folder, wanted = given
     said: list[str] = []
     outcome = batches.ran(model, folder, out=tmp_path / "out", batch=2, workers=2,
@@ -121,7 +122,7 @@ def gone(group: int) -> bool:
 
 
 def test_ctrl_c(tmp_path: Path) -> None:
-    """Finished results are kept, the workers are gone, and the run goes on later."""
+    """Finished results are kept, workers are gone, and the run can be continued later."""
     model = batches.model(tmp_path)
     np.save(tmp_path / "all.npy", batches.values(20_000))
     line = [sys.executable, "-m", "tflgpu_plugin.cli", "run", str(model), str(tmp_path / "all.npy")]
@@ -145,7 +146,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_workers_end_with_the_process_that_started_them(tmp_path: Path) -> None:
-    """However it ends."""
+    """Workers end however the process that started them ends."""
     model = batches.model(tmp_path)
     np.save(tmp_path / "all.npy", batches.values(20_000))
     line = [sys.executable, "-m", "tflgpu_plugin.cli", "run", str(model), str(tmp_path / "all.npy")]

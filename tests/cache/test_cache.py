@@ -1,7 +1,6 @@
-"""Caches in serialization_dir: a second process plans nothing and gives the same bytes;
-whatever is wrong with the file or the folder costs time, one line, and never a right answer.
-
-Every run is a process of its own, and is compared with the host's own kernels."""
+"""Tests caches in serialization_dir: a second process plans nothing and gives the same results. Any
+damage to the file or the folder costs time and one log line, but never gives a wrong answer. Each
+run is a separate process and is compared with the host's own kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ pytestmark = [
 
 
 class Setting:
-    """A model, and the folder where its plans are kept."""
+    """A model, and the folder where its plans are stored."""
 
     def __init__(self, folder: Path, model: bytes, host: str, close: float = 1e-5) -> None:
         self.path, self.folder, self.host = folder / "model", folder / "kept", host
@@ -145,7 +144,7 @@ def test_other_shapes_are_kept_without_a_second_copy_of_the_weights(setting: Set
 
 
 def test_new_shapes_of_a_kept_template_are_not_planned(setting: Setting) -> None:
-    """Whatever its guards accept, with larger buffers, too."""
+    """All shapes that its guards accept, including those that need larger buffers."""
     setting.run(SHAPES)
     size = setting.files[0].stat().st_size
     found = setting.run([[1, 39, 4, 3], [1, 41, 5, 3], [1, 90, 9, 3]])
@@ -154,7 +153,7 @@ def test_new_shapes_of_a_kept_template_are_not_planned(setting: Setting) -> None
 
 
 def test_what_several_processes_keep_is_all_there(setting: Setting) -> None:
-    """They add to a file that is there, and to one that each of them makes."""
+    """Processes add to an existing file, and to one that all of them create."""
     for start in (SHAPES, [[1, 8, 8, 3]]):
         setting.run(start)
         if start is not SHAPES:
@@ -177,7 +176,8 @@ SPOILED_TAILS: dict[str, Callable[[bytes, int], bytes]] = {
 
 @pytest.mark.parametrize("name", SPOILED_TAILS)
 def test_a_spoiled_plan_is_made_again_and_the_others_are_used(setting: Setting, name: str) -> None:
-    """Such as one that a process wrote while it was killed."""
+    """A damaged plan, such as one that a process wrote while it was killed, is made again; the
+    others are used."""
     first = setting.run(SHAPES)
     (path,), good = setting.files, setting.files[0].read_bytes()
     start = good.rindex(store.plan_file.MAGIC)
@@ -189,17 +189,17 @@ def test_a_spoiled_plan_is_made_again_and_the_others_are_used(setting: Setting, 
 
 
 def spoil_template(header: Any) -> None:
-    """One of its polynomials names a symbol that there is not."""
+    """Damages a template: one of its polynomials refers to a symbol that does not exist."""
     header["extra"]["template"][2][1][0][1] = [[[1 << 20], 1]]
 
 
 def spoil_ports(header: Any) -> None:
-    """Its plan has other shapes than those that it is said to be for."""
+    """Damages a template: its plan has other shapes than stated."""
     header["extra"]["shapes"][1] += 1
 
 
 def spoil_source(header: Any) -> None:
-    """It follows from other nodes."""
+    """Damages a template: it was made from other nodes."""
     header["extra"]["source"] = "0" * 64
 
 
@@ -229,7 +229,8 @@ def test_quantized_models(tmp_path: Path, kind: str) -> None:
     "name", ["face_detection_front", "kws_ref_model_int8", "yolox_nano_with_post_float32"]
 )
 def test_real_models(tmp_path: Path, name: str) -> None:
-    """How near they are to the host is for conformance to say."""
+    """The results are compared with those of a run without cache; conformance compares them with
+    the host's."""
     path = SHARED / "models" / f"{name}.tflite"
     if not path.exists():
         pytest.skip(f"{path} is absent")
@@ -331,7 +332,8 @@ def test_other_weights_with_the_same_token_never_give_a_wrong_answer(setting: Se
 
 
 def test_another_adapter_has_a_place_of_its_own(setting: Setting) -> None:
-    """Here: the same one, of which less is known."""
+    """Another adapter gets its own file; here it is the same adapter with fewer known
+    properties."""
     setting.run()
     plain = setting.run(environment={"TFLGPU_NO_SUBGROUPS": "1"})
     assert plain["planned"] and "limits or features" in plain["told"][0]
@@ -346,8 +348,9 @@ def test_a_file_that_others_can_write_is_not_used(setting: Setting) -> None:
 
 
 def test_hostile_plans_do_not_take_the_process_down() -> None:
-    """Numbers replaced, the checksum right: damage, an error of the device, or some other result.
-    Kernels keep their bounds checks, so that none reads or writes outside its buffers."""
+    """Numbers are replaced and the checksum is valid: the file is refused, the device reports an
+    error, or results differ. Kernels check bounds, so that they never access memory outside of
+    their buffers."""
     done = run_python("""
 import random
 import numpy as np

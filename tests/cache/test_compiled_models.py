@@ -1,5 +1,5 @@
-"""Compiled ONNX models (EPContext): written in every way, read back without the original, and the
-reason told when they cannot be used. Answers are compared with the CPU provider on the original."""
+"""Tests compiled ONNX models (EPContext): written in every way, read back without the original, and
+with a reason if they cannot be used. Answers are compared with the CPU provider on the original."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_why_a_compiled_model_cannot_be_used(folder: Path, spoil: Any, sentence:
 
 @pytest.mark.parametrize("refused", [",".join(ops.rows()["conv_2d"].forms), "relu"])
 def test_a_compiled_model_does_not_run_what_is_refused(folder: Path, refused: str) -> None:
-    """The options of the session that loads it may refuse a form, or an op, which may be fused."""
+    """The session that loads it may refuse a form, or an op that may be fused."""
     m.session(network())
     path = str(compiled(folder))
     with pytest.raises(Exception, match="which the option without or TFLGPU_WITHOUT refuses"):
@@ -188,7 +188,7 @@ def test_a_file_is_looked_for_beside_the_model_only(folder: Path) -> None:
 
 
 def test_a_default_that_was_planned_must_be_the_same(folder: Path) -> None:
-    """onnxruntime makes an input with a default a constant of the compiled model."""
+    """onnxruntime turns an input with a default into a constant of the compiled model."""
     import onnx
 
     m.session(network())
@@ -211,7 +211,7 @@ def test_a_default_that_was_planned_must_be_the_same(folder: Path) -> None:
 
 
 def test_open_extents_are_planned_anew_for_each_run(folder: Path) -> None:
-    """Loaded in a fresh process, where nothing of the original is known."""
+    """The model is loaded in a new process, which knows nothing of the original."""
     m.session(network())
     compiled(folder, "1", m.convolutions())
     (folder / "away.onnx").write_bytes((folder / "model.onnx").read_bytes())
@@ -243,8 +243,8 @@ def test_bodies_of_control_flow_stay_as_they_are(folder: Path) -> None:
 
 
 def test_what_is_wrong_with_a_part_is_told(folder: Path) -> None:
-    """Any number or text among what other shapes are planned from may be another: the session
-    fails with a sentence, or a run does, or nothing comes of it; the process lives."""
+    """Any number or text in the data for planning other shapes may be damaged: the session or a run
+    fails with a sentence, or nothing happens; the process survives."""
     code = f"""
 import json, random
 from pathlib import Path
@@ -284,7 +284,7 @@ print(sorted(outcomes))
 
 
 def test_with_a_cache_the_compiled_model_is_the_same(folder: Path) -> None:
-    """A plan from serialization_dir has given its weights away; they are packed once more."""
+    """A plan loaded from serialization_dir no longer has its weights; they are packed again."""
     m.session(network())
     for name in ("first", "second"):
         path = compiled(folder, serialization_dir=str(folder / "kept"))

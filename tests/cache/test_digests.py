@@ -1,4 +1,5 @@
-"""Digests of constants: by value, whatever the order in memory, and without a copy of the whole."""
+"""Tests digests of constants: they depend on the values but not on the order in memory, and need no
+copy of the entire array."""
 
 from __future__ import annotations
 

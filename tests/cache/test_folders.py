@@ -1,4 +1,4 @@
-"""Caches between runs never get in the way when they cannot be written."""
+"""Caches never cause a failure when they cannot be written."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_others_may_look_but_not_write(tmp_path: Path) -> None:
 def test_folders_above_are_of_this_user_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Who may write to one of them could put another folder in the place of ours."""
+    """Whoever may write to a parent folder could replace our folder with another one."""
     monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
     above = tmp_path / "above"
     monkeypatch.setenv("XDG_CACHE_HOME", str(above / "home"))
@@ -108,7 +108,8 @@ VARIANT = (("lanes", 8), ("shared", True), ("flat", False), ("ahead", 1))
 
 
 def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The second time from the file; never what was cut short, nor another variant's."""
+    """Kernels are read from the file in the second run, but never a truncated file, or one of
+    another variant."""
     monkeypatch.delenv("TFLGPU_NO_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     render = bodies.body.__wrapped__
@@ -158,7 +159,7 @@ def test_a_start_with_kept_kernels_imports_no_jinja(tmp_path: Path) -> None:
 
 
 def test_compiled_templates_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """They are code."""
+    """Compiled templates are code, which is never stored."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert templates.environment().bytecode_cache is None
     bodies.body.__wrapped__("fully_connected", VARIANT)
@@ -167,7 +168,7 @@ def test_compiled_templates_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_a_system_without_these_flags() -> None:
-    """Files are opened even where a flag is missing."""
+    """Files can be opened on systems that lack a flag."""
     code = """
 import os, sys, tempfile, pathlib
 for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY"): delattr(os, name)

@@ -1,5 +1,5 @@
-"""A compiled model's part must fit the node that holds it: each number and name that does not is a
-sentence of its own, before anything is built."""
+"""The parts of a compiled model must match the node that holds them: each number and name that does
+not gets its own message, before anything is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Plans whose numbers do not fit together are damage, whoever wrote them; each has its sentence."""
+"""Plans whose numbers are inconsistent count as damaged, whoever wrote them; each defect has its
+own message."""
 
 from __future__ import annotations
 
@@ -219,14 +220,14 @@ def _array(**entry: Any) -> Callable[[Any], None]:
     ],
 )
 def test_arrays_that_do_not_fit(change: Callable[[Any], None], reason: str) -> None:
-    """A file with one array of 64 bytes after its weights is refused."""
+    """A file with an additional array of 64 bytes after its weights is refused."""
     data = _with_arrays({"a": np.arange(16, dtype=np.float32)})
     with pytest.raises(plan_file.Damaged, match=reason):
         plan_file.read(memoryview(stored.changed(data, change)))
 
 
 def test_arrays_come_back() -> None:
-    """Each at a place of its own, whatever the size of the one before it."""
+    """Each array is at its own offset, whatever the size of the previous one."""
     given = {
         "a": np.arange(5, dtype=np.uint8),
         "none": np.zeros((0, 3), np.float32),
@@ -260,8 +261,8 @@ def test_what_is_shown_of_a_stored_plan_has_no_weights() -> None:
 
 
 def test_where_weights_lie() -> None:
-    """Each begins at a multiple of 64 bytes of the body, which does so in the file; what is between
-    weights is zero."""
+    """Each weight begins at a multiple of 64 bytes of the body, which is aligned in the file; gaps
+    are zero."""
     sizes = {1: 8, 2: 100, 3: 64, 4: 4}  # by what fills them
     weights = tuple(
         Weight((0, fill), 0, 128 * k, size, pack=partial(np.full, size, fill, np.uint8))

@@ -1,5 +1,5 @@
-"""Files in cache folders that this plugin has not written are left
-unused with one line, nothing is waited for, and nothing of it is executed."""
+"""Files in cache folders that the plugin has not written are ignored with one log line: nothing
+blocks, and nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_what_is_no_folder_of_this_user_is_not_used(name: str, tmp_path: Path) -
 
 
 def test_nothing_that_is_kept_is_executed(tmp_path: Path) -> None:
-    """Neither Python objects in place of what is kept, nor what older versions have kept."""
+    """This holds for pickled Python objects and for files of older versions."""
     assert not told(
         """
 class Bomb:

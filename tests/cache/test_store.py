@@ -1,4 +1,4 @@
-"""Files of plans: what is added to them, by whom, and what is not. Without a device."""
+"""Tests files of plans: what is added to them, by whom, and what is not. No device is needed."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_threads_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_what_was_added_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process adds a plan, or replaces the file, after this one has looked at it."""
+    """Another process adds a plan or replaces the file after this one has read it."""
     entry(tmp_path).store(stored.plan(), {})
 
     def meanwhile(change: Any) -> None:
@@ -183,7 +183,7 @@ def test_a_lock_is_free_again_after_an_error(tmp_path: Path) -> None:
 def test_without_locks_plans_are_added_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some network file systems have none."""
+    """Some network file systems have no locks."""
     fcntl = pytest.importorskip("fcntl")
 
     def refuse(*_: Any) -> None:

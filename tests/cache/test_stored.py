@@ -1,4 +1,5 @@
-"""Plans as bytes: what is read is what was written, and no damage goes unseen. Without a device."""
+"""Tests plans as bytes: reading returns what was written, and no damage stays undetected. No device
+is needed."""
 
 from __future__ import annotations
 
@@ -149,7 +150,7 @@ def test_a_network_comes_back_as_it_was(name: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_case_has_a_fingerprint_and_its_plan_comes_back(family: str) -> None:
-    """Whatever attributes and plans there are can be stored."""
+    """All attributes and plans of the conformance cases can be stored."""
     graphs = [direct.graph(case) for case in all_cases()[family] if not case.refused]
     nodes = node_cases.family_nodes(family)
     graphs += [node_cases.graph(node) for node in nodes if not node.refused]
@@ -166,7 +167,7 @@ def test_every_case_has_a_fingerprint_and_its_plan_comes_back(family: str) -> No
 
 
 def test_weights_that_earlier_segments_have_are_not_written_again() -> None:
-    """The second plan has a constant of the first one, and another one, twice."""
+    """The second plan has one constant of the first plan, and another constant twice."""
     first = plan()
     names = plan_file.contents(memoryview(written(first))).images
     one, two = first.weights
@@ -281,7 +282,7 @@ def test_a_checksum_is_the_same_in_whatever_blocks_and_sees_what_befalls_files()
 
 
 def test_another_shape_of_plans_has_another_format() -> None:
-    """Else a file of an older version is called damaged."""
+    """Otherwise a file of an older version would be reported as damaged."""
     kinds = (Plan, Pipeline, Dispatch, Buffer, Port, Weight, Symbols)
     fields = {kind.__name__: [f.name for f in dataclasses.fields(kind)] for kind in kinds}
     digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
@@ -302,7 +303,7 @@ def numbers(value: Any) -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("bad", [-1, 1 << 32, 1 << 40, 1 << 70, "text", None, [], 2.5])
 def test_hostile_numbers_are_damage_or_harmless(bad: Any) -> None:
-    """With a right checksum, any number replaced: an error, or a plan whose parts fit together."""
+    """With a valid checksum and any number replaced, reading fails or gives a consistent plan."""
     data = written(plan())
     header: Any = {}
     changed(data, header.update)
@@ -456,7 +457,8 @@ def test_codec_refuses_what_is_of_another_type() -> None:
 
 
 def test_codec_keeps_mappings_choices_and_arrays() -> None:
-    """Arrays lie beside the JSON value, which may have a mapping's key like the name of theirs."""
+    """Arrays are stored beside the JSON value, in which a mapping may have a key that equals their
+    marker."""
     kind = tuple[Mapping[str, Any], Mapping[str, int | str | None]]
     arrays: dict[str, Any] = {}
     given = ({"array": np.arange(3), "ends": (1 << 63, b"\xff"), "e": 0.5}, {"n": None, "m": "x"})

@@ -1,4 +1,4 @@
-"""`demo`, `bench` and `profile` report the shapes that they chose for open inputs."""
+"""Tests that `demo`, `bench` and `profile` report the shapes that they chose for open inputs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_nothing_is_told_of_shapes_that_are_fixed(command: tuple[str, ...], tmp_
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_model_that_does_not_take_them(command: tuple[str, ...], tmp_path: Path) -> None:
-    """Reflection needs two rows."""
+    """Reflection needs at least two rows."""
     done = run(command, onnx_file(tmp_path, "Pad", mode="reflect"))
     assert done.exit_code == 2 and "Traceback" not in done.output
     assert "onnxruntime does not accept these values: " in done.stderr
@@ -81,7 +81,7 @@ def test_a_model_that_does_not_take_them(command: tuple[str, ...], tmp_path: Pat
 def test_a_tflite_model_that_does_not_take_them(
     command: tuple[str, ...], host: str, tmp_path: Path
 ) -> None:
-    """A window needs 512 samples, and one is in the file."""
+    """The window needs 512 samples, and the file states one."""
     path = tmp_path / "samples.tflite"
     path.write_bytes(resized_models.melspectrogram())
     done = run(command, path, "--host", host)

@@ -1,4 +1,4 @@
-"""The command `tflgpu`: answers as text and as JSON, exit statuses, enable and disable."""
+"""Tests the command `tflgpu`: output as text and as JSON, exit statuses, enable and disable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tflgpu_plugin.runtime import adapter
 
 @pytest.fixture(autouse=True)
 def no_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves out tracebacks, as for users; the conformance suite in this process asks for them."""
+    """Disables tracebacks, as for users; the conformance suite in this process enables them."""
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
 
 
@@ -89,7 +89,7 @@ def test_info_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("extra", ["tflite", "onnxruntime"])
 def test_info_says_how_to_get_each_host(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The advice can be typed: the brackets of an extra are no markup."""
+    """The advice can be copied to a shell: the brackets of an extra are not parsed as markup."""
     names = {"tflite": hosts.PACKAGES, "onnxruntime": {"onnxruntime": ""}}[extra]
     have = {"tflite-runtime": "2.14.0", "onnxruntime": "1.31.1"}
     have = {name: version for name, version in have.items() if name not in names}
@@ -216,7 +216,7 @@ def test_the_command_as_a_module(module: str) -> None:
 
 @pytest.mark.adapter
 def test_check_tells_what_is_wrong_with_options(model: str) -> None:
-    """And nothing else of what the host and the plugin say meanwhile."""
+    """Nothing else that the host and the plugin print meanwhile is shown."""
     words = ["-o", "exclude=Convv", "-o", "serialization_dir=/dev/null/x"]
     command = [sys.executable, "-m", "tflgpu_plugin.cli", "check", model, *words]
     done = subprocess.run(command, capture_output=True, text=True)

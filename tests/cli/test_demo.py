@@ -1,4 +1,4 @@
-"""The demo: its network, its model writer, and that it would notice a wrong kernel."""
+"""Tests the demo: its network, its model writer, and that it detects a wrong kernel."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_labels_may_leave_out_the_background() -> None:
 
 
 def test_labels_are_for_one_score_per_class() -> None:
-    """Not for boxes, pixels and texts."""
+    """Labels are not applied to boxes, pixels and texts."""
     for shape in ((1, 3), (1, 2), (1, 9, 1), (3,)):
         assert inputs.are_scores(np.zeros(shape), 3), shape
     for shape in ((), (1,), (1, 4, 4), (2, 3)):
@@ -142,7 +142,8 @@ def test_agreement_rejects_nan_and_other_shapes() -> None:
 
 
 def test_padding_sets_no_tolerance() -> None:
-    """Nor do masks and infinities; where both have them, and NaN, they agree."""
+    """Masks and infinities do not either; equal infinities and NaN on both sides count as
+    agreement."""
     most, nan, inf = np.finfo(np.float32).max, np.nan, np.inf
 
     def ok(expected: Any, got: Any, other: Any = None, kind: Any = np.float32) -> bool:
@@ -238,7 +239,7 @@ def test_without_a_tflite_host_the_other_is_shown(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.adapter
 @needs_onnxruntime
 def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
-    """With what is in between, a picture in the place of an input whose extents are open, and
+    """The comparison includes intermediate tensors, an image for an input with open extents, and
     labels."""
     public = pytest.importorskip("onnx")
     proto = public.load_from_string(onnx_file.to_onnx(network.build()))
@@ -347,8 +348,8 @@ def test_demo_notices_a_damaged_kernel(kernel: str, monkeypatch: pytest.MonkeyPa
 def test_a_host_does_not_change_how_numbers_are_rounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor what is zero, as tflite-runtime does on ARM when it is loaded: a module that rounds down
-    from then on stands for it."""
+    """The host must not change the rounding mode or flush denormals when it is loaded, as
+    tflite-runtime does on ARM; here a module that sets rounding downward stands for it."""
     try:
         libm = ctypes.CDLL("libm.so.6")
     except OSError:

@@ -1,4 +1,4 @@
-"""Which kernels and which tensors of a model the demo compares with, and how it calls them."""
+"""Tests which kernels and which tensors of a model the demo compares, and how it names them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def probed_names(content: bytes, name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", hosts.installed())
 def test_what_follows_from_constants_is_no_probe(name: str) -> None:
-    """Kernels leave unwritten what they read as a constant, as XNNPACK does with float16."""
+    """Kernels may not write tensors that they read as constants, as XNNPACK does with float16."""
     assert probed_names(float16_weights(), name) == ["last", "first", "sum"]
 
 

@@ -1,5 +1,5 @@
-"""`tflgpu enable` and `disable`: hosts know the plugin in every program, which costs others nothing
-and leaves nothing behind."""
+"""Tests `tflgpu enable` and `disable`: hosts know the plugin in every program; other programs are
+not slower, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_info_says_what_is_left_out(site_folder: Path) -> None:
 
 
 def test_the_package_lists_the_file(site_folder: Path) -> None:
-    """Uninstalling removes what is listed."""
+    """Uninstalling the package removes the files that it lists."""
     record = site_folder / "tflgpu_plugin-0.dist-info" / "RECORD"
     before = record.read_text()
     for _ in range(2):
@@ -113,7 +113,7 @@ def test_it_outlives_the_package(site_folder: Path, gone: str) -> None:
 
 @needs_onnxruntime
 def test_a_plugin_that_cannot_be_used_is_a_warning(site_folder: Path, tmp_path: Path) -> None:
-    """Whatever it raises: the program goes on."""
+    """The program continues, whatever the plugin raises."""
     enable.enable()
     package = tmp_path / "shadow" / "tflgpu_plugin"
     package.mkdir(parents=True)

@@ -1,4 +1,5 @@
-"""Exit statuses and sentences of all commands: whatever goes wrong, also with their output."""
+"""Tests exit statuses and messages of all commands, whatever goes wrong, including errors in
+writing output."""
 
 from __future__ import annotations
 
@@ -145,7 +146,7 @@ def test_a_program_without_an_adapter_is_told_once(models: Path) -> None:
 def test_an_adapter_is_chosen_by_device_id_too(
     command: str, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`device_id` of an absent adapter is refused."""
+    """A `device_id` without an adapter is refused."""
     if not hosts.installed():
         pytest.skip("no TFLite host is installed")
     asked: list[Any] = []
@@ -162,7 +163,7 @@ def test_an_adapter_is_chosen_by_device_id_too(
 
 
 class EPFail(Exception):
-    """An exception like onnxruntime's, whose classes have nothing in common but their module."""
+    """Is an exception like those of onnxruntime, whose classes only share their module."""
 
 
 EPFail.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
@@ -211,7 +212,7 @@ def test_whatever_is_raised_is_a_sentence(
     ],
 )
 def test_bad_options_are_one_sentence(name: str, option: str, text: str, models: Path) -> None:
-    """Without what the host puts before it."""
+    """The text that the host adds in front is removed."""
     if name == "m.onnx" and not find_spec("onnxruntime"):
         pytest.skip("onnxruntime is not installed")
     result = CliRunner().invoke(main, ["check", str(models / name), "-o", option])
@@ -236,7 +237,7 @@ def test_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_numpy_2_beside_tflite_runtime(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another host is taken, where there is one; else a sentence says what to install."""
+    """Another host is used if there is one; otherwise a message says what to install."""
     both = {"tflite-runtime": "tflite_runtime", "ai-edge-litert": "ai_edge_litert"}
     monkeypatch.setattr(hosts, "version", {"numpy": "2.3.1", "tflite-runtime": "2.14.0"}.get)
     monkeypatch.setattr(hosts, "installed_names", lambda: [*both])

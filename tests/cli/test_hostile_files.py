@@ -1,5 +1,5 @@
-"""Files that are no model, or keep their reader busy, soon get a sentence: devices and pipes,
-files of any size, lists that overlap, numbers without an end, folders of other runs."""
+"""Files that are no models, or would keep their reader busy, are soon refused with a message:
+devices and pipes, huge files, overlapping lists, endless numbers, folders of other runs."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ print(*found)
 
 @pytest.mark.parametrize("name", hosts.installed())
 def test_hosts_do_not_crash_on_what_is_read_first(name: str) -> None:
-    """tflite-runtime verifies no file: one of thirty such files ended the process."""
+    """tflite-runtime does not verify files: one of thirty such files crashed the process."""
     done = subprocess.run(
         [sys.executable, "-c", OPENED, name], capture_output=True, text=True, timeout=120
     )

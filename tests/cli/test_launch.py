@@ -1,4 +1,4 @@
-"""`tflgpu exec` says beforehand which programs will not have the plugin."""
+"""Tests that `tflgpu exec` warns about programs that will not use the plugin."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_scripts_of_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @posix
 def test_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A virtual environment beside the Python that it was made with, and that one beside a link to
-    itself."""
+    """The program runs in a virtual environment, in the Python that created it, or through a link
+    to that."""
     link = tmp_path / "python3"
     link.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "prefix", "/of/a/virtual/environment")
@@ -53,7 +53,7 @@ def test_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @posix
 def test_programs_that_are_not_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for scripts of this environment, which may start its Python by way of a shell."""
+    """Scripts of this environment are excluded, since they may start its Python through a shell."""
     told = launch.elsewhere(Path("/bin/sh"))
     assert told.startswith("sh is not a Python program. Only Python processes of this environment")
     shell = script(tmp_path, "#!/bin/sh")

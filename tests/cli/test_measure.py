@@ -1,4 +1,4 @@
-"""`tflgpu bench` and `tflgpu profile` on the demo's network, in both frontends."""
+"""Tests `tflgpu bench` and `tflgpu profile` with the demo's network, in both frontends."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_bench_times_both_engines(model: str) -> None:
 
 
 def test_profile_covers_every_layer(model: str) -> None:
-    """A launch for each convolution but the last one, which is a product of one row; a launch may
-    serve a neighbour's transpose, too."""
+    """Each convolution but the last (a product of one row) has its own launch; a launch may also
+    perform the transpose of a neighbour."""
     found = answer("profile", model, "--runs", "2")
     dense = [one for one in found["launches"] if one["kernel"] in ("conv", "depthwise")]
     assert len(dense) == 27
@@ -66,7 +66,7 @@ def test_profile_covers_every_layer(model: str) -> None:
 
 
 def test_a_launch_names_its_own_nodes(model: str) -> None:
-    """Each layer in one launch: neighbours whose layout it brings along are not named."""
+    """Each layer is one launch: neighbours whose layout change it includes are not named."""
     found = answer("profile", model, "--runs", "1")
     dense = [one for one in found["launches"] if one["kernel"] in ("conv", "depthwise")]
     for one in dense:
@@ -77,7 +77,8 @@ def test_a_launch_names_its_own_nodes(model: str) -> None:
 
 @pytest.mark.parametrize("kind", ["tflite", "onnx"])
 def test_partitions_have_the_same_numbers_everywhere(kind: str, tmp_path: Path) -> None:
-    """From 1 in the order in which they run, however many there were in this process before."""
+    """Numbers start at 1 in the order of execution, however many partitions the process had
+    before."""
     if kind == "tflite":
         content, chosen = small_models.two_partitions(), {}
     else:

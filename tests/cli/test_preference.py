@@ -1,5 +1,5 @@
-"""`tflgpu exec`, TFLGPU_PREFER and `preferred()`: models that name no other provider or delegate
-run on the GPU, in programs that know nothing of it; others are left alone."""
+"""Tests `tflgpu exec`, TFLGPU_PREFER and `preferred()`: models for which a program names no
+provider or delegate run on the GPU; others are unchanged."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_sessions_that_get_ours(call: Any) -> None:
 @pytest.mark.adapter
 @needs_onnxruntime
 def test_all_that_the_wheel_of_onnxruntime_has_are_no_choice() -> None:
-    """`providers=onnxruntime.get_available_providers()`, as programs have it."""
+    """Programs often write `providers=onnxruntime.get_available_providers()`."""
     with tflgpu_plugin.preferred():
         session = session_of(providers=["AzureExecutionProvider", CPU])
     assert session.get_providers()[0] == OURS
@@ -323,7 +323,7 @@ def test_a_session_that_cannot_be_ours_is_the_hosts(capfd: pytest.CaptureFixture
 @pytest.mark.adapter
 @needs_onnxruntime
 def test_our_own_references_stay_on_the_cpu() -> None:
-    """The host that this package compares with, and falls back to, is unchanged."""
+    """The hosts that this package uses for comparison and as fallback are unchanged."""
     from tflgpu_plugin.harness import onnx
 
     with tflgpu_plugin.preferred() as preferred:
@@ -371,7 +371,7 @@ def test_the_innermost_counts_and_threads_see_it() -> None:
 
 
 def test_a_reason_is_our_sentence_alone() -> None:
-    """Without what hosts put before it."""
+    """The text that hosts add in front is removed."""
     for text in (
         "Failed to load delegate from tflgpu\nIt is so.",
         "[ONNXRuntimeError] : 1 : FAIL : tflgpu: It is so.",

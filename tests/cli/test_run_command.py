@@ -1,4 +1,4 @@
-"""`tflgpu run` as a command: exit statuses, sentences, JSON."""
+"""Tests the command `tflgpu run`: exit statuses, messages, JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_all_is_well(given: list[str], tmp_path: Path) -> None:
 
 
 def test_inputs_without_results(given: list[str], tmp_path: Path) -> None:
-    """Each with a sentence; 1 tells them from a run that could not be made."""
+    """Each has a message; status 1 distinguishes this from a run that could not start."""
     (tmp_path / "in" / "0001.npy").write_bytes(b"")
     done = run(*given, "--out", tmp_path / "out")
     assert done.exit_code == 1

@@ -1,4 +1,4 @@
-"""`tflgpu kernels`: the launches of a model by node, and the WGSL that they run, in both hosts."""
+"""Tests `tflgpu kernels`: the launches of a model by node, and their WGSL, in both hosts."""
 
 from __future__ import annotations
 

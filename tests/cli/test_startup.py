@@ -1,4 +1,5 @@
-"""The import hook of the .pth files sees imports of hosts and leaves modules unchanged."""
+"""Tests that the import hook of the .pth files sees imports of hosts and leaves modules
+unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import pytest
 
 
 def test_a_module_keeps_its_own_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever asks it, during the import and afterwards; and a failing import is the module's."""
+    """The module shows its own loader during and after the import, and a failing import raises the
+    module's own error."""
     import tflgpu_startup as startup
 
     told: list[str] = []

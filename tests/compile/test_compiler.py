@@ -1,4 +1,5 @@
-"""Plans as data: I/O, aliases, fused steps, folded dispatches, and refusals. No adapter."""
+"""Tests plans as data: I/O, aliases, fused epilogue ops, folded dispatches, and refusals. No
+adapter is needed."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def residual(side: int = 8) -> Graph:
 
 
 def check_sides(plan: Plan) -> None:
-    """No buffer is read and written in one dispatch; every uniform slot is aligned."""
+    """Asserts that no dispatch reads and writes the same buffer, and that every uniform slot is
+    aligned."""
     for dispatch in plan.dispatches:
         kinds = plan.pipelines[dispatch.pipeline].kinds
         assert len(kinds) == len(dispatch.buffers)
@@ -115,7 +117,7 @@ def test_a_tensor_over_the_binding_limit_is_refused_with_numbers() -> None:
 
 
 def test_what_an_op_became_is_refused_in_the_name_of_its_node() -> None:
-    """A gather becomes other ops, and the table whose columns it takes is too large."""
+    """A gather becomes other ops, and the table from which it takes columns is too large."""
     b = Net()
     rows, places = b.constant(np.ones((40, 16), np.float32)), b.input((5,))
     y = b.op("gather", rows, places, axis=1)
@@ -238,7 +240,7 @@ GPU = Target(vendor="amd")
 
 
 def test_pools_of_gpus_begin_with_zeros_that_kernels_read_as_padding() -> None:
-    """A place is chosen for what lies outside, and no tensor lies there."""
+    """Kernels select an address for padding, which is an area without tensors."""
     plan = compiler.compile(residual(), GPU)
     pools = [buffer for buffer in plan.buffers if buffer.role == "pool"]
     assert pools and all(pool.zeros == 256 < pool.bytes for pool in pools)
@@ -257,7 +259,8 @@ def test_pools_of_gpus_begin_with_zeros_that_kernels_read_as_padding() -> None:
 
 
 def test_a_pool_up_to_the_binding_limit_has_no_zeros() -> None:
-    """Values are chosen there, and a tensor as large as the limit runs."""
+    """Kernels select values instead of addresses, and a tensor as large as the limit can be
+    used."""
     size = 16 * 16 * 8 * 4
     for limit, zeros in ((size + 256, 256), (size + 255, 0)):
         plan = compiler.compile(residual(16), replace(GPU, max_binding_bytes=limit))

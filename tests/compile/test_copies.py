@@ -1,4 +1,4 @@
-"""Copies that are left out, and those that are not: by recorded launches alone."""
+"""Tests which copies are eliminated, by recorded launches alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_tensor_goes_where_it_is_copied_to() -> None:
 
 
 def test_a_tensor_that_is_written_later_is_copied() -> None:
-    """A write after the copy must not be seen in it."""
+    """The copy must not see a later write."""
     assert left_out(MAKE, COPY, launch([5], [1])) == {}
     assert left_out(launch([5], [1]), MAKE, COPY) == {1: (3, 4)}
 
@@ -86,8 +86,8 @@ def test_what_begins_another_tensor_goes_to_the_end_with_the_rest_of_it() -> Non
 
 
 def test_the_rest_of_it_must_have_room() -> None:
-    """Behind what it is copied to: nothing may follow there, in this tensor or in one around it,
-    and there may be no more than an adapter binds."""
+    """The source must fit into the target from that position on, without a following tensor in it
+    or in an enclosing one, and within the adapter's binding limit."""
     inside = {1: (4, 0)}
     assert left_out(BOTH, HALF, launch([1], [3], copies=0)) == inside
     assert left_out(BOTH, HALF, COPY, homes=[3]) == inside
@@ -102,7 +102,7 @@ def test_the_rest_of_it_must_have_room() -> None:
 
 
 def test_one_goes_to_the_end_of_one_tensor_with_the_rest_of_it() -> None:
-    """Not of two, and nothing is copied twice into one."""
+    """It is not copied to the ends of two tensors, and nothing is copied twice into one."""
     other = launch([5], [10]), launch([10], [9], takes=0), launch([9], [3], copies=4)
     found = {1: (4, 0), 4: (3, 4), 9: (10, 0)}
     assert left_out(BOTH, HALF, COPY, *other) == found  # whose end is taken

@@ -1,4 +1,4 @@
-"""Estimates of errors in the middle of a graph, against sums computed here."""
+"""Tests estimates of errors in the middle of a graph against sums computed here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def rows(weights: Array) -> float:
 
 
 def test_errors_go_through_bfloat16() -> None:
-    """It has fewer digits than float16, but larger numbers: what comes before is no less worth."""
+    """bfloat16 has fewer digits than float16 but a larger range: tensors before it are equally
+    sensitive."""
     graph = chain(("relu", None), ("cast", None), ("transpose", None), ("cast", None))
     tensors = {k: replace(t, dtype="bf16" if k in (2, 3) else "f32") for k, t in
                graph.tensors.items()}  # fmt: skip
@@ -111,7 +112,7 @@ def test_groups() -> None:
 
 
 def test_activations_and_means() -> None:
-    """One half of errors passes an activation, the n-th part a mean of n values."""
+    """Half of the error passes an activation, and 1 / n of it a mean of n values."""
     assert error_sensitivity.sensitivities(chain(("relu", None)))[0] == pytest.approx(0.5)
     assert error_sensitivity.sensitivities(chain(("abs", None)))[0] == pytest.approx(1.0)
     assert error_sensitivity.sensitivities(chain(("mean", None)))[0] == pytest.approx(SIDE**-2)
@@ -231,7 +232,7 @@ def test_fused_factors_go_channel_by_channel() -> None:
 def test_windows_strides_and_groups(
     op: str, weights: tuple[int, ...], strides: tuple[int, int], places: int
 ) -> None:
-    """Each output of a transposed convolution meets one of so many places of the window; each
+    """Each output of a transposed convolution is reached by so many positions of the window; each
     group has the rows of its own outputs."""
     last = filled(weights, 7)
     shapes = {0: IMAGE, 1: (1, 4, 4, 16), 2: (1, 4, 4, 4)}
@@ -274,7 +275,8 @@ def test_results_of_another_form_have_the_mean_of_their_rows() -> None:
 
 
 def test_what_is_normalized_next_is_of_magnitude_one() -> None:
-    """Errors in front of a layer whose results are divided by their own mean square."""
+    """Errors before a layer whose results are divided by their own mean square are normalized,
+    too."""
     shapes = {0: IMAGE, 1: (1, 4, 4, 16), 2: (1, 1, 1, 16), 3: (1, 4, 4, 16)}
     nodes = (
         layer(0, "conv_2d", 0, 100, 1),
@@ -325,7 +327,7 @@ def plan(scale: float, exact: bool = False) -> Plan:
 
 
 def test_what_chooses_places_must_be_exact() -> None:
-    """But for values whose places nothing reads."""
+    """Values that determine positions must be exact, unless nothing reads these positions."""
     attributes = {"window": (2, 2), "padding": "valid"}
     pool = Node(0, "max_pool_argmax", (0,), (1, 2), attributes)
     back = Node(1, "max_unpool", (1, 2), (3,), attributes)
@@ -337,7 +339,8 @@ def test_what_chooses_places_must_be_exact() -> None:
 
 
 def test_what_makes_outputs_unbearable_stays_float32() -> None:
-    """Large weights and tensors before them stay float32, but not weights that float16 has."""
+    """Large weights and the tensors before them stay float32, but not weights that float16
+    represents exactly."""
     calm, wild, known = plan(0.2), plan(500.0), plan(500.0, exact=True)
     assert all(weight.half for weight in calm.weights)
     assert [weight.half for weight in wild.weights] == [False, False, True]

@@ -1,4 +1,5 @@
-"""Symbolic extents: what code computes with them holds for all values for which the guards hold."""
+"""Tests symbolic extents: what code computes with them holds for all values that satisfy the
+guards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""float16 storage: who asks for it, what is stored so, and what must not be."""
+"""Tests float16 storage: who enables it, which tensors are stored so, and which must not be."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SIDE, CHANNELS = 64, 64  # a tensor of 1 MiB, weights of 144 KiB
     ],
 )
 def test_who_asks_for_it(given: dict[str, str], half: bool) -> None:
-    """The obsolete option goes before the priorities."""
+    """The obsolete option takes precedence over the priorities."""
     assert parse(given).half is half
 
 
@@ -101,7 +101,7 @@ def test_float32_is_the_same_as_ever() -> None:
 
 @pytest.mark.parametrize("scale", [1e5, 1e-5])
 def test_weights_that_float16_cannot_hold_stay(scale: float) -> None:
-    """Too large, or so small that digits are lost."""
+    """They are too large, or so small that digits are lost."""
     plan = compiler.compile(layers(weights(scale)), HALF)
     assert sorted(weight.half for weight in plan.weights) == [False, False, True]
 
@@ -135,7 +135,8 @@ def normalised(states: tuple[tuple[int, int], ...] = (), wide: bool = False) -> 
 
 
 def test_state_and_steps_inside_of_ops_stay_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounding errors of each run would add up; differences of large numbers would show."""
+    """Rounding errors of each run would add up, and differences of large numbers would be
+    inaccurate."""
     monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
     for graph, half in (
         (normalised(), True),
@@ -151,7 +152,7 @@ def test_state_and_steps_inside_of_ops_stay_float32(monkeypatch: pytest.MonkeyPa
 def test_the_worse_the_whole_the_less_may_be_left(
     largest: float, wide: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Errors of 0.006, 0.04 and `largest`, of which 0.1 is bearable."""
+    """Errors are 0.006, 0.04 and `largest`; an error of 0.1 is acceptable."""
     squares = {
         t: (error / precision.ROUNDING) ** 2 for t, error in {0: 0.006, 3: 0.04, 5: largest}.items()
     }
@@ -161,7 +162,8 @@ def test_the_worse_the_whole_the_less_may_be_left(
 
 
 def test_what_a_logarithm_is_taken_of_stays_float32() -> None:
-    """Also the weights, and through roots and squares; but not in front of what saturates."""
+    """This includes weights, through roots and squares, but not tensors before a saturating
+    function."""
     for before, halves in (("abs", False), ("sqrt", False), ("pow", False), ("logistic", True)):
         graph = layers(last=before)
         extra = {8: Tensor("log", graph.shape(6)), 9: Tensor("p", (), data=np.float32([2])[0])}
@@ -244,8 +246,8 @@ def numbers() -> Array:
 @pytest.mark.adapter
 @pytest.mark.parametrize("how", ["native", "unpacked", "by hand"])
 def test_rounding_is_that_of_numpy(how: str) -> None:
-    """To the nearest float16, halves to even, on devices without `unpack2x16float`, too; too large
-    numbers become 65504, infinities and NaN stay."""
+    """Values are rounded to the nearest float16, halves to even, also on devices without
+    `unpack2x16float`; numbers that are too large become 65504, infinities and NaN are kept."""
     given, unpacks, native = numbers(), how == "unpacked", how == "native"
     n = Net()
     graph = n.graph(n.op("neg", n.input(given.shape)))
@@ -265,7 +267,8 @@ def test_rounding_is_that_of_numpy(how: str) -> None:
 
 @pytest.mark.adapter
 def test_float16_inputs_and_outputs_are_those_of_the_host() -> None:
-    """Too large numbers are infinite there, as in a cast; a float16 input is what it is."""
+    """Numbers that are too large become infinite there, as in a cast; a float16 input is
+    unchanged."""
     given = numbers()
     with np.errstate(over="ignore", invalid="ignore"):
         short = given.astype(np.float16)

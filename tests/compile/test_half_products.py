@@ -1,4 +1,4 @@
-"""Which products are added up in float16, and what comes out."""
+"""Tests which products are summed in float16, and their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def added(plan: Plan) -> list[str]:
 
 
 def test_products_of_two_float16_are_added_up_so_on_devices_that_can() -> None:
-    """The partition's input is float32, and so are the products with it."""
+    """The partition's input is float32, and so are products with it."""
     plan = compiler.compile(layers(), NATIVE)
     assert added(plan) == ["float", "half"]
     (text,) = (p.wgsl for p in plan.pipelines if "half_x(" in p.wgsl)
@@ -42,7 +42,7 @@ def test_products_of_two_float16_are_added_up_so_on_devices_that_can() -> None:
 
 
 def test_two_runs_of_eight_products_go_on_in_float32() -> None:
-    """Two iterations of four channels each; what is left over goes on one by one."""
+    """There are two iterations of four channels each; the remaining channels follow one by one."""
     plan = compiler.compile(layers(), NATIVE)
     (text,) = (p.wgsl for p in plan.pipelines if "half_x(" in p.wgsl)
     assert (half_products.RUN, half_products.TERMS) == (8, 16)
@@ -67,7 +67,8 @@ def test_small_layers_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_known_of_no_layer_is_multiplied_in_float32(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither work nor weights; nor weights in another form than the model's (Winograd's)."""
+    """Layers without known work or weights, or with transformed weights (Winograd), stay
+    float32."""
     assert half_products.MIN_WORK == 8 << 20
     graph = chain(64, 64)
     low = compiler.lower(graph, NATIVE)
@@ -93,7 +94,7 @@ def test_what_a_logarithm_is_taken_of_is_multiplied_in_float32() -> None:
 def test_as_much_is_added_up_so_as_outputs_bear(
     share: float, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Errors grow by 5.5 roundings a sum, squared."""
+    """The error grows by 5.5 squared roundings per sum."""
     limit = (precision.BEARABLE / precision.ROUNDING) ** 2 / 5.5
     given = {5: share * limit}
     monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: given)
@@ -132,7 +133,7 @@ def test_packed_weights_are_scaled() -> None:
 
 
 def test_scaled_weights_are_others_in_caches() -> None:
-    """Their key tells the power, and the sums are divided by it."""
+    """The key includes the power of two, by which the sums are divided."""
     plans = [compiler.compile(layers(weights(s)), NATIVE) for s in (1.0, 0.03)]
     scaled = [[w.key[-1] for w in plan.weights if w.half][-1] for plan in plans]
     assert scaled == [-5, 1]
@@ -173,7 +174,7 @@ def test_weights_are_scaled_for_all_that_read_them_or_for_none() -> None:
 def test_weights_that_lanes_would_widen_for_many_pixels_stay_float32(
     side: int, stored: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first layer's stay float32, since it reads the host's."""
+    """The first layer's weights stay float32, because it reads the host's buffer."""
     monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
     monkeypatch.setattr(half_products, "MIN_WORK", 0)
     assert half_products.MANY == 64
@@ -232,7 +233,7 @@ def product(x: Array, w: Array) -> Iterator[Array]:
 
 @pytest.mark.adapter
 def test_a_run_is_eight_products_and_no_more() -> None:
-    """2048 + 1 is 2048 in float16, seven times over; the next are whole."""
+    """2048 + 1 is 2048 in float16, seven times in a row; the following products are exact."""
     w = np.ones((8, 40), np.float32)
     w[:, 0] = 2048
     for got in product(np.ones((1, 5, 1, 40), np.float32), w):
@@ -241,7 +242,7 @@ def test_a_run_is_eight_products_and_no_more() -> None:
 
 @pytest.mark.adapter
 def test_the_second_run_is_added_to_the_first_in_float16() -> None:
-    """2048 + 1 is 2048 once more, but where each iteration is a run. What is stored is float16."""
+    """2048 + 1 is 2048 once more, unless each iteration is a run. The stored result is float16."""
     w = np.zeros((8, 64), np.float32)
     w[:, 0], w[:, 8:16], w[:, 16] = 2048, 0.125, 1
     whole, lost = product(np.ones((1, 5, 1, 64), np.float32), w)
@@ -251,7 +252,7 @@ def test_the_second_run_is_added_to_the_first_in_float16() -> None:
 
 @pytest.mark.adapter
 def test_no_sum_is_too_large_for_float16() -> None:
-    """The largest inputs, whose sums cancel; infinities and NaN stay what they are."""
+    """The inputs are the largest numbers, whose sums cancel; infinities and NaN are kept."""
     w = np.ones((8, 16), np.float32)
     w[:, 8:] = -1
     w[1] = 2.0**-10

@@ -1,5 +1,6 @@
-"""I/O layout conversion: tensors that stay in the host's buffer where its order is the device's,
-turned on the way in and out, read where they lie by the first convolution."""
+"""Tests I/O layout conversion: tensors that stay in the host's buffer because its layout is the
+device's, tensors that are transposed on the way in and out, and inputs that the first convolution
+reads in place."""
 
 from __future__ import annotations
 
@@ -243,7 +244,7 @@ def with_weights(graph: Graph, weights: Array) -> Graph:
 @pytest.mark.parametrize("channels", [1, 2, 3])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_convolution_of_few_channels(channels: int, batch: int) -> None:
-    """From the host's buffer, channels last and first, and from storage."""
+    """It reads from the host's buffer (NHWC and NCHW) and from device storage."""
     weights, picture = seeded((8, 3, 3, channels)), seeded((batch, 7, 5, channels))
     planes = np.ascontiguousarray(picture.transpose(0, 3, 1, 2))
     b = Net()
@@ -272,7 +273,8 @@ QUANTIZATIONS = {
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bool", "i32", "i64", *QUANTIZATIONS])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_type_comes_in_and_goes_out(dtype: str, shape: Shape) -> None:
-    """Types cross the border unchanged, and as storage that a kernel has made."""
+    """Types are unchanged on the way in and out, also for device storage that a kernel has
+    written."""
     quantization, chance = QUANTIZATIONS.get(dtype), np.random.default_rng(len(shape))
     kind, count = np.dtype(NUMPY_DTYPES[dtype]), int(np.prod(shape))
     if dtype in ("f32", "f16"):

@@ -1,5 +1,5 @@
-"""The memory plan: no overlap in space and time, no buffer on both sides of a launch, close to the
-lower bound."""
+"""Tests memory planning: tensors do not overlap in space and time, no launch reads and writes one
+buffer, and sizes are close to the lower bound."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_a_pool_over_the_limit_is_split() -> None:
 
 
 def test_lives_and_conflicts_are_those_of_the_launches() -> None:
-    """A tensor lives from the first launch that has it to the last; one that a launch reads and
-    writes is not apart from itself."""
+    """A tensor lives from the first launch that uses it to the last; one that a launch reads and
+    writes is not in conflict with itself."""
     reads, writes = [[], [0], [0, 1, 2], [2]], [[0, 1], [2], [2, 3], [4]]
     sizes = {k: 10 * k + 1 for k in range(5)}
     assert memory.lives(reads, writes, sizes) == {

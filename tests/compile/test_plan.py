@@ -1,4 +1,5 @@
-"""Plans as data: what a weight packs to, and when two plans are the same. No device is needed."""
+"""Tests plans as data: what a weight packs to, and when two plans are equal. No device is
+needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions on storage as float16 or as bytes. No device is needed."""
+"""Tests decisions about storage as float16 or as bytes. No device is needed."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ def graph(*nodes: tuple[str, tuple[int, ...], int], **steps: EpilogueOp) -> Grap
     ],
 )
 def test_what_a_logarithm_is_taken_of(given: Graph, found: set[int]) -> None:
-    """Through sums, products and roots, up to what saturates."""
+    """Tensors whose logarithm is taken later, through sums, products and roots, up to a saturating
+    function."""
     assert precision.before_logs(given) == found
 
 
@@ -175,7 +176,7 @@ def test_tensors_that_stay_float32() -> None:
 def test_as_much_is_stored_so_as_outputs_bear(
     errors: dict[int, float], stay: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where all that may be would bring too much: by how much more the less."""
+    """If storing all candidates would cause too much error, fewer are stored, in proportion."""
     found = {t: (error / 2.0**-12) ** 2 for t, error in errors.items()}
     monkeypatch.setattr(error_sensitivity, "sensitivities", lambda graph: found)
     low = lowering()
@@ -190,7 +191,7 @@ def test_a_tensor_in_another_counts_for_that(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_constants_of_an_op_count_by_their_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But those that float16 has all of stay."""
+    """Constants that float16 represents exactly are exempt."""
     data = np.float32([1.0, 0.1])
     held = {1: data, 2: np.float32([1.0, 0.5])}
     large = (1 / precision.ROUNDING) ** 2

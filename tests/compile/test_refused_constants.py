@@ -1,4 +1,4 @@
-"""A constant over the adapter's binding limit leaves the node that reads it to the CPU, and no
+"""A constant over the adapter's binding limit leaves the node that reads it on the CPU, and no
 other."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_other_nodes_stay(
 def test_a_value_over_the_limit_leaves_its_node(
     large: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Values of a run: what the host hands over, takes back, or never sees."""
+    """The values are computed at run time: inputs, outputs and internal tensors."""
     device = device_of()
     monkeypatch.setattr(device, "target", replace(device.target, max_binding_bytes=LIMIT))
     b = Net()

@@ -1,5 +1,5 @@
-"""Weights that are shared have equal bytes: what identifies a weight are all values that its bytes
-depend on. No device is needed."""
+"""Shared weights have equal bytes: the identity of a weight includes all values on which its bytes
+depend. No device is needed."""
 
 from __future__ import annotations
 

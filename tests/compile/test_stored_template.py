@@ -1,4 +1,4 @@
-"""Numbers of stored templates that do not fit together are refused, whoever wrote them."""
+"""Stored templates with inconsistent numbers are refused, whoever wrote them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A plan with symbols is, for each shape that its guards accept, the plan made for that shape."""
+"""A plan with symbols equals, for each shape that its guards accept, the plan made for that
+shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates: tables for native code, sizes of buffers, constants that are forgotten."""
+"""Tests templates: tables for native code, buffer sizes, and released constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which settings are tried on the device and kept. The device is a table of times."""
+"""Tests which settings are tried on the device and kept. A table of times stands for the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that walks through a commit: its files are there, and are about what it says."""
+"""Tests the page that walks through a commit: its files exist, and contain what the page says."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_files_are_what_they_are_called(shown: str, target: str) -> None:
 
 
 def test_every_file_that_names_the_op_is_on_the_page() -> None:
-    """Apart from those that use it: what else had to know it would belong into its row."""
+    """Files that only use the op are exempt: anything else that names it should be in the op's
+    row."""
     rooms = ("tflgpu_plugin/ops", "tflgpu_plugin/kernels", "providers")
     found = {
         path.relative_to(ROOT).as_posix()

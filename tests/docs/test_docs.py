@@ -1,4 +1,5 @@
-"""The pages: generated ones are fresh, links lead somewhere, the README names what exists."""
+"""Tests the pages: generated ones are up to date, links are valid, and the README names things that
+exist."""
 
 from __future__ import annotations
 

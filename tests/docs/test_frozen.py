@@ -1,5 +1,5 @@
-"""PyInstaller's hook names all that this package finds at run time. The hook runs here with
-stand-ins for PyInstaller's functions; docs/programs.md says what was frozen by hand."""
+"""Tests that PyInstaller's hook names everything that the package finds at run time. Stand-ins
+replace PyInstaller's functions; docs/programs.md says what was frozen by hand."""
 
 from __future__ import annotations
 

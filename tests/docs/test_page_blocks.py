@@ -1,5 +1,5 @@
-"""Every block of code, commands or output on the pages is run, and what does not vary of its output
-compared: names and words, not numbers."""
+"""Runs every block of code, commands or output on the pages, and compares the parts of its output
+that do not vary: names and words, not numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ ELSEWHERE = {
 
 @dataclass(frozen=True)
 class Block:
-    """`start` is its first line, `language` empty for commands and outputs."""
+    """A block of a page. `start` is its first line; `language` is empty for commands and
+    outputs."""
 
     page: str
     language: str
@@ -185,7 +186,7 @@ def test_python_for_tflite(package: str, folder: Path) -> None:
 @pytest.mark.adapter
 @pytest.mark.parametrize("package", ["tflite_runtime", "ai_edge_litert"])
 def test_python_for_the_host_that_is_installed(package: str, folder: Path) -> None:
-    """Alone: the other one cannot be imported."""
+    """Only the installed host can be imported."""
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed here")
     other = {"tflite_runtime": "ai_edge_litert", "ai_edge_litert": "tflite_runtime"}[package]
@@ -310,7 +311,7 @@ def test_logging_lines(tmp_path: Path) -> None:
 
 
 def test_commands_that_are_not_run_are_there(tmp_path: Path) -> None:
-    """The goals of make, and the options of the others."""
+    """Targets of make and options of the other commands exist."""
     goals = [goal for one in ALL for goal in re.findall(r"^make (\S+)", one.text, re.MULTILINE)]
     assert {"demo", "test"} <= {*goals}
     for goal in goals:

@@ -1,5 +1,5 @@
-"""docs/ops.md says of rows what is claimed: a sample of its sentences, each with a node
-that meets it and one that does not, and the editions of its columns."""
+"""Tests what docs/ops.md says of rows: a sample of its sentences, each with a node that satisfies
+it and one that does not, and the editions of its columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's first examples, run as they stand."""
+"""Runs the README's first examples unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The blocks of docs/scale-out.md that need no cluster; tests/batch/test_ray.py has the others."""
+"""Runs the blocks of docs/scale-out.md that need no cluster; tests/batch/test_ray.py runs the
+others."""
 
 from __future__ import annotations
 

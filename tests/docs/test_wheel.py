@@ -1,4 +1,5 @@
-"""The wheel: one file for every Python, right for its platform, runs where no compiler is."""
+"""Tests the wheel: it is one file for every Python, right for its platform, and runs without a
+compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs in examples/: what they print, and their status where something is wrong."""
+"""Tests the programs in examples/: their output, and their status when something is wrong."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_decoded_is_status_2(tmp_path: Path, capsys: Print, what:
 
 @adapter
 def test_a_token_without_a_word_is_status_2(tmp_path: Path, capsys: Print) -> None:
-    """A token of the prompt that the table of words does not have."""
+    """A token of the prompt is not in the table of words."""
     assert generate.main(["--model", str(_folder(tmp_path)), "--prompt", "5", "1000"]) == 2
     assert "cannot run a step" in capsys.readouterr().err
 

@@ -1,5 +1,5 @@
-"""Values that no option was made for: each is taken, or is answered by a sentence that names the
-option and what it takes, at once."""
+"""Option values that nobody intended are accepted or refused at once, with a sentence that names
+the option and its values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMED = {name: "inference_priority1" for name in ("inference_priority2", "infere
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """New folders are made there."""
+    """Redirects new folders to a temporary place."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -58,7 +58,7 @@ def outcome(action: Callable[[], Any]) -> str:
 
 
 def is_answered(text: str, name: str) -> None:
-    """Nothing was wrong, or this sentence says what is with the option."""
+    """Asserts that there was no error, or one that says what is wrong with the option."""
     if text:
         assert "report" not in text and "Traceback" not in text, text
         values = next(row.values for row in TABLE if row.name == name)

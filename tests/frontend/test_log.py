@@ -1,4 +1,4 @@
-"""Messages: through the logger "tflgpu_plugin", by default to stderr as they are."""
+"""Tests messages: they go through the logger "tflgpu_plugin", by default unchanged to stderr."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_level_that_is_none_is_refused() -> None:
 
 @pytest.mark.adapter
 def test_a_program_without_logging_pays_nothing_for_it() -> None:
-    """Neither the import nor the first warning loads it."""
+    """Neither the import nor the first warning imports logging."""
     run_python("""
 import sys
 import tflgpu_plugin
@@ -73,7 +73,7 @@ assert "logging" not in sys.modules
 
 @pytest.mark.adapter
 def test_what_became_of_a_model() -> None:
-    """Level info has the sums, debug each node that stays on the CPU and why."""
+    """Level info logs the totals, debug each node that stays on the CPU and why."""
     code = """
 from conformance import host
 from tests.support import small_models

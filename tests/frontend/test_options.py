@@ -1,4 +1,5 @@
-"""Options as hosts give them: text in, values out, and a sentence for anything else."""
+"""Tests options as hosts pass them: text is parsed to values, and anything else gives a
+sentence."""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ def test_an_unknown_key_names_what_may_be_meant(key: str, near: str) -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_adapter_goes_before_the_number_of_a_device(order: int) -> None:
-    """Programs that pass a device_id to every provider pass it beside the user's choice, too."""
+    """Programs that pass a device_id to every provider also pass it together with the user's
+    choice."""
     given = dict([("adapter", "nvidia"), ("device_id", "0")][::order])
     assert parse(given).adapter == "nvidia"
 
@@ -119,7 +121,7 @@ def test_none_leaves_the_default() -> None:
     ],
 )
 def test_the_partition_limit(given: dict[str, str], limit: int | None) -> None:
-    """No limit by default, except the documented editions' documented default of one."""
+    """There is no limit by default, except in the documented editions, whose default is one."""
     assert parse(given).max_delegated_partitions == limit
 
 
@@ -144,7 +146,7 @@ def test_valid_orders_of_priorities(ranked: str) -> None:
 
 @pytest.mark.parametrize("ranked", ["000", "010", "102", "110", "101", "122", "222", "012"])
 def test_invalid_orders_of_priorities(ranked: str) -> None:
-    """Auto stands only after all that are set, the first is set, and none stands twice."""
+    """Auto must come after all set priorities, the first must be set, and none may occur twice."""
     with pytest.raises(OptionError, match="contradict each other"):
         parse({f"inference_priority{k}": p for k, p in enumerate(ranked, start=1)})
 

@@ -1,5 +1,5 @@
-"""Providers are found as entry points and in no other way; a broken one is a warning; a third party
-needs nothing but the interface and the graph."""
+"""Tests providers: they are found as entry points and in no other way, a broken one causes a
+warning, and a third party needs only the interface and the graph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _forget() -> Any:
 
 
 def points(monkeypatch: pytest.MonkeyPatch, *specs: tuple[str, str]) -> None:
-    """Let discovery see these entry points only, brought by a package `somebody`."""
+    """Makes discovery see only these entry points, of a package `somebody`."""
     package = entrypoints.Distribution("somebody", "1.0")
     found = [entrypoints.EntryPoint.from_string(spec, name, package) for name, spec in specs]
     monkeypatch.setattr(entrypoints, "get_group_all", lambda group: found)
@@ -108,7 +108,7 @@ ctypes.CDLL("tflgpu")  # the bare name is known now
 
 
 def test_importing_the_package_is_quick() -> None:
-    """The best of a few, of the processor's time, so that a busy machine does not matter."""
+    """Takes the best CPU time of a few, so that a busy machine does not matter."""
     code = "import time; t = time.process_time(); import tflgpu_plugin; {}"
     code = code.format("print(time.process_time() - t)")
     assert min(float(run_python(code).stdout) for _ in range(5)) < 0.15
@@ -195,7 +195,7 @@ except providers.OptionError as error:
 
 @pytest.mark.adapter
 def test_a_third_party_runs_its_graph_on_the_gpu(tmp_path: Path) -> None:
-    """Installed like any package; found, asked, and answered with partitions that run."""
+    """It is installed like any package, is found and called, and gets partitions that run."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     flags = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(tmp_path)]
     subprocess.run([*pip, *flags, str(THIRD_PARTY)], check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""The lines of a report for a reader."""
+"""Tests the lines of a report as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which shapes of a partition become symbols, and how its templates are found again."""
+"""Tests which extents of a partition become symbols, and how its templates are found again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tflgpu_plugin.ir.extent import Trace
 
 
 class Template:
-    """A template of which only the guards count."""
+    """A template of which only the guards matter."""
 
     def __init__(self, numbers: Flat, trace: Trace) -> None:
         self.numbers, self.trace = numbers, trace

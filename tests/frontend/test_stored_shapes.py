@@ -1,4 +1,4 @@
-"""Which stored plans are taken for other shapes of a partition, and what is refused."""
+"""Tests which stored plans are used for other shapes of a partition, and which are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST = compiler.compile(layers(8, 9), TARGET)
 
 @dataclass
 class Held:
-    """A partition of which only the plans count."""
+    """A partition of which only the plans matter."""
 
     data: bytes
     instance: Any = None

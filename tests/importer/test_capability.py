@@ -1,5 +1,5 @@
-"""The one place that says yes or no: versions, editions, types, shapes, quirks. A no is a
-sentence."""
+"""Tests the one place that decides support: versions, editions, types, shapes, quirks. Each refusal
+is a sentence."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_op_that_an_edition_does_not_list() -> None:
 
 @pytest.mark.parametrize("wrong", ["x", "y", "sum"])
 def test_all_values_of_a_node_have_the_type_of_the_first(wrong: str) -> None:
-    """Hosts make it so, whatever the model file says of a result."""
+    """Hosts give results this type, whatever the model file states."""
     graph = add()
     assert by_row(graph, graph.nodes[0]) is None
     k = [t.name for t in graph.tensors.values()].index(wrong)
@@ -156,7 +156,7 @@ def test_an_element_for_each_axis_or_one(
 
 
 def test_small_int64_constants_are_held_as_int32() -> None:
-    """Beside int64 values; and nothing else is the same type as another."""
+    """They are int32 next to int64 values; no other types count as equal."""
     for one, other, right in (("i64", "i32", True), ("i32", "i64", True), ("i64", "f32", False),
                               ("i32", "bool", False), ("i32", "i16", False)):  # fmt: skip
         graph = add(dtype=one)
@@ -195,7 +195,8 @@ def test_versions_of_quantized_tensors_are_further_ones(
     listed: tuple[int, int], quantized_too: tuple[int, int], version: int, stored: str,
     claimed: bool,
 ) -> None:  # fmt: skip
-    """Whether they are stored so, or constants that were and keep their quantization."""
+    """The tensors may be stored in 8 bits, or be constants that were and keep their
+    quantization."""
     dtype = "i8" if stored == "i8" else "f32"
     graph = quantized(version, dtype) if stored != "f32" else add(version)
     row = ops.HOST_OPS["ADD"]
@@ -221,7 +222,7 @@ def test_parts_of_a_concatenation_may_have_no_elements() -> None:
 
 
 def test_a_row_has_conditions_of_its_own() -> None:
-    """The first that is not met, after all that is said of its tensors."""
+    """The first condition that fails is reported, after all conditions on tensors."""
     one, two = (lambda e, what=what: f"{what} {e.host.name}." for what in ("Not", "Never"))
     assert by_row(*padded(conditions=(one, two))) == "Not y."
     assert by_row(*padded((1, 2), conditions=(one,))) != "Not y."
@@ -309,7 +310,7 @@ def test_int16() -> None:
 
 
 def test_stored_numbers_must_mean_the_same() -> None:
-    """Hosts take the larger stored number, whatever it stands for."""
+    """Hosts take the larger stored number, whatever value it represents."""
     other = Quantization((0.25,), (3,))
     assert ask(quantized(op="maximum", sum=other)) == (
         "Tensors 'x' and 'sum' are quantized differently; ADD needs equal scales and zero points."
@@ -355,7 +356,8 @@ def test_shapes(shape: Shape, wanted: str | None) -> None:
 
 
 def test_what_has_no_elements() -> None:
-    """Nothing is to be done for an empty result; one that has elements needs inputs that do."""
+    """A node with an empty result has nothing to compute; one with elements needs inputs with
+    elements."""
     graph = add(shape=(1, 0, 3))
     assert ask(graph) is None
     tensors = {**graph.tensors, 1: Tensor("axes", (1,), "i32", np.array([1], np.int32))}

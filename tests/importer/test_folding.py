@@ -1,4 +1,4 @@
-"""Operators in numpy, the limits of folding, and subgraphs planned for other shapes."""
+"""Tests operators in numpy, the limits of folding, and subgraphs planned for other shapes."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_other_shapes_are_worked_out_anew() -> None:
 
 
 def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
-    """y = reshape(x) as the shape of another tensor says: that is worked out anew."""
+    """y = reshape(x) to the shape of another tensor, which is computed again."""
     tensors = [
         Tensor("x", (6,)), Tensor("other", (2, 3)), Tensor("shape", (2,), "i32"),
         Tensor("y", (2, 3)),
@@ -188,7 +188,7 @@ def test_a_subgraph_follows_a_shape_that_it_does_not_read() -> None:
 
 
 def test_an_import_keeps_no_constants_in_a_circle() -> None:
-    """They would stay until the garbage collector looks, copies of a model's weights among them."""
+    """They would stay in memory until garbage collection, including copies of a model's weights."""
     data = np.arange(6, dtype=np.float32).reshape(2, 3)
     values = {"x": Value("x", "f32", (2, 3)), "w": Value("w", "f32", (2, 3), data),
               "y": Value("y", "f32", (2, 3))}  # fmt: skip

@@ -1,4 +1,5 @@
-"""Rows of host operators: what their operands say, and a node's inputs in the order of the op."""
+"""Tests rows of host operators: what they say of operands, and a node's inputs in the order of the
+op."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def test_what_a_row_knows_of_its_operands() -> None:
 
 
 def test_roles() -> None:
-    """Roles: operands that decide shapes, that must have the host's shape, and integers."""
+    """Roles name operands that decide shapes, that must have the host's shape, and that are
+    integers."""
     assert {name for name, role in ROLES.items() if role.integer} == {"index", "mask"}
     decides = {name for name, role in ROLES.items() if role.decides}
     assert decides == {

@@ -1,5 +1,5 @@
-"""Bodies of loops are read node by node: what is understood, and what makes the
-loop another one."""
+"""Bodies of loops are read node by node: tests what is understood, and what makes the loop
+unsupported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = ("i32", "f32", "f32", "f32")
 
 
 class Body(Graph):
-    """With a counter, a list, a state and a sequence as inputs."""
+    """A body under construction, with a counter, a list, a state and a sequence as inputs."""
 
     def __init__(self, batch: int = BATCH) -> None:
         super().__init__()
@@ -371,7 +371,7 @@ def test_float16_constants_alone() -> None:
 
 
 def test_what_a_body_is_given() -> None:
-    """Once each, and not what the model has as constants."""
+    """Each input occurs once; constants of the model are no inputs."""
     g = Body()
     g.inputs[2] = g.inputs[3]
     g.given[2] = g.given[3]

@@ -1,5 +1,5 @@
-"""Loops are recurrent layers by what they compute: weights come in the op's order whatever the
-body's, and what is not accounted for makes them other loops."""
+"""Loops are recognized as recurrent layers by what they compute: weights are in the op's order
+whatever the body's, and anything unaccounted for prevents recognition."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_columns_by_slices() -> None:
 
 
 def test_gates_whose_function_is_taken_before_they_are_parted() -> None:
-    """The update and the reset gate of a GRU at once."""
+    """The update and the reset gate of a GRU share one activation."""
     loop = Loop()
     g, (h,) = loop.graph, loop.states
     of_x, of_h = g.dense(loop.row, weights(2)), g.dense(h, weights(2, UNITS, 2))
@@ -408,7 +408,7 @@ def test_what_the_constant_of_a_gru_is() -> None:
 
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_extents_of_the_list(position: int) -> None:
-    """It is as long as the loop, and holds rows like the state."""
+    """The list has one row per step, and rows have the size of the state."""
     loop = rnn()
     shape = list(loop.given[1].shape)
     shape[position] += 1

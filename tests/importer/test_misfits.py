@@ -31,7 +31,7 @@ def test_nodes_that_other_extents_do_not_mend_are_left_out() -> None:
 
 
 def test_the_numbers_that_a_node_sees_begin_at_1() -> None:
-    """Extents, numbers of constants and their sum, the largest first."""
+    """Extents, integers in constants, and their sum are listed, the largest first."""
     refused = Node(4, "", (0, 2), (1,), sources=(4,))
     (misfit,) = found({4}, refused)
     assert misfit.numbers == (13, 7, 5, 3, 2, 1)
@@ -44,8 +44,8 @@ def changes(numbers: tuple[int, ...], *free: str, **symbols: int) -> list[dict[s
 
 
 def test_numbers_that_are_tried() -> None:
-    """First those that a node sees, for one that it sees or for all that are alike; then steps
-    between two of these; then two at once. None below 1, and none twice."""
+    """First come numbers that a node sees, for one unknown or for all equal ones; then steps
+    between two of these; then two unknowns at once. None is below 1, and none is repeated."""
     assert changes((8, 3), "a", a=3, b=3) == [{"a": 8}]
     assert changes((8, 3), "a", "b", a=3, b=3) == [{"a": 8}, {"b": 8}, {"a": 8, "b": 8}]
     assert changes((8, 3), "a", a=5) == [{"a": 10}]

@@ -1,4 +1,4 @@
-"""Integers of a run that differ by a number known before it."""
+"""Tests integers of a run that differ by a number known before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes by which an open model is judged where its host has present ones."""
+"""Tests the shapes with which an open model is planned if its host has present shapes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_shape_by_which_a_model_is_judged(
     shape: Shape, axes: Sequence[int], window: int, tells_open: bool, wanted: Shape,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Inputs of no shape that is tried are huge."""
+    """The inputs are not huge in any shape that is tried."""
     seen: list[int] = []
 
     def watched(*given: Any) -> Any:

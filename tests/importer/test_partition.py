@@ -1,4 +1,4 @@
-"""Partitions are convex, keep execution order, and are dropped only when they merely split the
+"""Partitions are convex, keep the execution order, and are dropped only if they merely split the
 graph."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_extract_finds_inputs_and_outputs() -> None:
 
 
 def test_what_the_host_fetches_and_keeps_is_no_work() -> None:
-    """A partition between a read and an assignment splits nothing."""
+    """A partition between a read and an assignment of a variable does not split the graph."""
     graph = graph_of({0: [100], 1: [0], 2: [1], 3: [2]})
     between = partition.extract(graph, {1})
     assert partition.loss(graph, between) is not None
@@ -80,7 +80,7 @@ def test_what_the_host_fetches_and_keeps_is_no_work() -> None:
 
 
 def test_a_change_of_shape_beside_the_cpu_is_no_work() -> None:
-    """Alone it is: a graph of nothing else is taken."""
+    """A graph that consists of reshapes alone is claimed."""
     graph = graph_of({0: [100], 1: [0], 2: [1]})
     nodes = [replace(n, op="reshape") if n.id != 1 else n for n in graph.nodes]
     reshaping = graph.with_nodes(nodes)
@@ -95,7 +95,7 @@ def test_a_change_of_shape_beside_the_cpu_is_no_work() -> None:
 
 
 def test_a_partition_in_a_loop_pays_for_each_launch() -> None:
-    """Even where it is all of the graph."""
+    """This holds even if it is the entire body."""
     graph = graph_of({0: [100], 1: [0]})
     whole = partition.extract(graph, {0, 1})
     assert partition.loss(graph, whole) is None
@@ -142,8 +142,8 @@ def test_one_node_is_called_one_node() -> None:
 
 
 def test_a_partition_of_its_own_has_what_it_reads_and_what_others_read() -> None:
-    """Constants stay with whoever reads them, results that nobody else reads are no outputs, and
-    what was worked out before leaves its value only."""
+    """Constants belong to each partition that reads them, results that nothing else reads are not
+    outputs, and a folded node leaves only its value."""
     tensors = {k: Tensor(f"t{k}", (1, 4)) for k in range(8)}
     for k in (6, 7):
         tensors[k] = replace(tensors[k], data=np.ones((1, 4), np.float32))

@@ -1,6 +1,6 @@
-"""Seeded chains of operators that take any size, GPU and CPU nodes in turn: several interpreters
-share one delegate and are resized back and forth. Each answer is compared with the host's
-reference kernels."""
+"""Runs seeded chains of operators that take any size, alternating between GPU and CPU nodes:
+several interpreters share one delegate and are resized back and forth. Each answer is compared with
+the host's reference kernels."""
 
 from __future__ import annotations
 

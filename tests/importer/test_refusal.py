@@ -1,4 +1,4 @@
-"""Refusals have a code and a sentence; no place in the source gives a bare sentence."""
+"""Refusals have a code and a sentence; no place in the source returns a plain sentence."""
 
 from __future__ import annotations
 

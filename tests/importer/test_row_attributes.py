@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("not_debugging")
 
 
 def test_an_attribute_that_the_op_does_not_have_is_refused() -> None:
-    """Ignored, it would be another answer: `transposeB` leaves the product as it is."""
+    """Ignoring it would change the result: `transposeB` would have no effect."""
     assert refusal("matmul", "value weights", transpose_b=True) == ""
     said = refusal("matmul", "value weights", transposeB=True)
     assert said.code == "attribute.unsupported" and "no attribute 'transposeB'" in said
@@ -42,7 +42,7 @@ def test_attributes_of_families_are_read_somewhere() -> None:
 
 
 def test_builders_give_attributes_that_ops_have() -> None:
-    """Also on paths that no model of the tests takes."""
+    """This covers paths that no model of the tests takes."""
     for path in (*(ROOT / "providers").rglob("*.py"), *RULES.parent.glob("*.py")):
         for call in ast.walk(ast.parse(path.read_text())):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -87,7 +87,7 @@ def test_integers_of_numpy_are_integers_in_kernels() -> None:
 
 
 def test_what_is_wrong_with_a_node_is_its_own_refusal() -> None:
-    """Not that its result has no shape."""
+    """The refusal says what is wrong, not that the result has no shape."""
     said = refusal("conv_2d", "value weights", padding="valid")
     assert said == "conv_2d needs the attribute strides: a list of 2 positive integers."
     assert "perm" in refusal("transpose", "value", perm=(0, 0))
@@ -128,7 +128,8 @@ PAD, BLOCKS = ("pad", "value"), ("depth_to_space", "value")
 def test_values_that_an_op_would_take_for_others_are_refused(
     op: str, takes: str, right: Any, wrong: Any, code: str
 ) -> None:
-    """Its code reads them by truth, cut to integers, or by position in a list."""
+    """The op would interpret them by truth value, truncated to integers, or by their position in a
+    list."""
     assert refusal(op, takes, **right) == "", right
     said = refusal(op, takes, **wrong)
     assert said.code == ("input.missing" if code == "missing" else "attribute.invalid"), said
@@ -183,7 +184,7 @@ def test_lists_of_json_are_taken() -> None:
 
 @pytest.mark.adapter
 def test_a_node_that_cannot_be_planned_takes_no_others_with_it() -> None:
-    """`beta` of softmax is missed when its parameters are made."""
+    """The missing `beta` of softmax is noticed when its parameters are made."""
     table = providers.Table({
         name: providers.HostOp(name, name, (1, 1), operands=operands("value"))
         for name in ("relu", "softmax")

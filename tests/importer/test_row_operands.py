@@ -1,4 +1,4 @@
-"""Operands that rows of third parties write: missing, superfluous, absent and foreign ones."""
+"""Tests operands in rows of third parties: missing, superfluous, absent and foreign ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("not_debugging")
 
 @pytest.mark.parametrize("operand", [1, np.float32(1), True])
 def test_an_operand_that_is_no_tensor(operand: Any) -> None:
-    """A plain number is no id, also where a tensor has it."""
+    """A plain integer is not a tensor id, even if a tensor has that number."""
     assert "write constants as floats" in built(lambda b: b.add("add", b.x(), operand))
 
 
@@ -44,7 +44,7 @@ def test_operands_that_an_op_would_ignore_are_refused(op: str) -> None:
 
 
 def test_absent_operands_at_the_end_do_not_count() -> None:
-    """Hosts write an optional input that a node does not have as an empty one, or leave it out."""
+    """Hosts write an optional input that a node does not have as an empty one, or omit it."""
     takes, values = "value scale? bias? training_mode?", {"a": Value("a", "f32", (2,))}
     for keys in (("a",), ("a", None), ("a", *[None] * 5)):
         found = imported("layer_normalization", takes, keys, values, epsilon=1e-5)
@@ -59,7 +59,7 @@ def test_absent_operands_at_the_end_do_not_count() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_absent_operands_are_as_good_as_none(count: int) -> None:
-    """An op that counts its inputs counts those that are there."""
+    """An op that counts its inputs counts only those that are present."""
     keys = ("a", "b", None, None)[:count]
     takes, window = "value weights bias? shape?", {"strides": (1, 1), "padding": "valid"}
     found = imported("transpose_conv", takes, keys, image(), **window)
@@ -79,7 +79,7 @@ def test_absent_operands_at_the_end_are_not_stacked() -> None:
      ("transpose_conv_3d", 3, 3), ("svdf", 4, 4)],
 )  # fmt: skip
 def test_an_operand_that_an_op_needs_is_told(op: str, count: int, absent: int) -> None:
-    """One in the middle of several, too, which others would take the place of."""
+    """This includes one in the middle of several, whose place others would take."""
     given = {name: 1 for name, one in ops.rows()[op].attributes.items() if one.needed}
     said = built(
         lambda b: b.add(op, *[None if k == absent else b.x() for k in range(count)], **given)

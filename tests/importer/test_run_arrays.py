@@ -1,5 +1,5 @@
-"""Arrays that a program hands to a run of a partition: numbers that its plan cannot represent are
-refused."""
+"""Tests arrays that a program passes to a run of a partition: numbers that its plan cannot
+represent are refused."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_run_takes_no_numbers_that_its_plan_does_not(dtype: str, value: Any) -
     ],
 )
 def test_stored_numbers_are_never_floats(dtype: str, op: str, numbers: list[int]) -> None:
-    """Taken as they are, 0.0 and 1.0 would be other values than 0.5, which is refused."""
+    """Interpreted as stored numbers, 0.0 and 1.0 would be other values; 0.5 is refused."""
     scale = Quantization((1 / numbers[1],), (0,), 0) if op == "dequantize" else None
 
     def run(value: Any) -> Any:

@@ -1,4 +1,5 @@
-"""The kept part of a model, and the nodes that its import for other shapes makes."""
+"""Tests the part of a model that is kept for a partition, and the nodes that importing it for other
+shapes makes."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def found(tensors: Sequence[Tensor], nodes: Sequence[HostNode], *outputs: int) -
 
 
 def test_what_follows_from_constants_is_kept_as_a_value() -> None:
-    """The node that has made it is not."""
+    """The node that computed the value is not kept."""
     ones = np.ones((1, 3), np.float32)
     tensors = [Tensor("x", (2, 3)), Tensor("one", (1, 3), data=ones), Tensor("less", (1, 3)),
                Tensor("y", (2, 3))]  # fmt: skip
@@ -66,7 +67,7 @@ def sized() -> list[Tensor]:
 
 
 def test_a_value_that_was_worked_out_is_no_constant_of_the_model() -> None:
-    """BROADCAST_TO takes such a shape only."""
+    """BROADCAST_TO requires that its shape is a constant of the model."""
     nodes = [host_models.node(0, "SHAPE", (0,), (1,)),
              host_models.node(1, "BROADCAST_TO", (2, 1), (3,))]  # fmt: skip
     made = found(sized(), nodes, 3)
@@ -83,7 +84,7 @@ def test_nothing_becomes_arithmetic_once_a_partition_is_planned() -> None:
 
 
 def test_arithmetic_without_a_value_is_refused() -> None:
-    """A shape that only a run tells, in a plan that was made with it."""
+    """A shape is given at run time, in a plan that was made for its value."""
     model = host_models.model(sized(), [host_models.node(0, "SHAPE", (0,), (1,))])
     facts = Facts({"0": (-1,)}, arithmetic=frozenset({0}))
     with refused("dynamic.value"):

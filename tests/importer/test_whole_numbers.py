@@ -1,5 +1,5 @@
-"""Integers before they are planned: what int32 does not hold, plain numbers of few bits, sums of
-products, casts there and back."""
+"""Tests integers before planning: values outside of int32, small integers without quantization,
+sums of products, and casts."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_casts_of_whole_numbers_and_back_go() -> None:
 
 
 def test_casts_that_cut_stay() -> None:
-    """The first of two casts takes the fraction away."""
+    """The first of two casts drops the fraction."""
     tensors = {
         X: Tensor("x", (3,)), WHOLE: Tensor("whole", (3,), "i32"), REAL: Tensor("real", (3,))
     }  # fmt: skip

@@ -1,8 +1,6 @@
-"""Control flow of a program while a host calls us: timeouts that signals raise,
-exceptions from other threads, trace functions, exceptions of its callbacks, and greenlets.
-
-What is not ours surfaces when the host returns, our work is finished by then, and the GPU is used
-afterwards as before."""
+"""Control flow of a program while a host calls us: timeouts raised by signals, exceptions from
+other threads, trace functions, exceptions of callbacks, and greenlets. Foreign exceptions surface
+when the host returns; by then our work is finished, and the GPU remains usable."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ def meanwhile(name, act, late):
 @adapter
 @on_hosts
 def test_what_a_signal_raises_surfaces(host: str) -> None:
-    """In every callback, before and after its work."""
+    """Signals arrive in every callback, before and after its work."""
     programs.run_program(
         host,
         RAISING
@@ -75,8 +73,8 @@ for place, kind in enumerate(KINDS):
 @adapter
 @on_hosts
 def test_signals_at_any_time(host: str) -> None:
-    """Timers that expire at various moments while delegates or sessions are made and run. All
-    modules are imported first: an exception inside CPython's import can leave its lock held."""
+    """Timers expire at various moments while delegates or sessions are created and run. All modules
+    are imported first, because an exception inside CPython's import can leave its lock held."""
     used = programs.run_program(host, "made(); print('used:', *sys.modules)").partition("used:")[2]
     programs.run_program(
         host,
@@ -109,7 +107,7 @@ check(one, SIZES); check(made())
 @adapter
 @on_hosts
 def test_what_another_thread_raises_surfaces(host: str) -> None:
-    """Timeouts of threads raise through PyThreadState_SetAsyncExc."""
+    """Thread timeouts use PyThreadState_SetAsyncExc."""
     programs.run_program(
         host,
         RAISING
@@ -135,7 +133,7 @@ assert said == ["create", PLAN, "done"], said
 @adapter
 @on_hosts
 def test_what_the_programs_callbacks_raise_surfaces(host: str) -> None:
-    """`on_refusal` and handlers of logging, which are called in the middle of our work."""
+    """`on_refusal` and logging handlers are called in the middle of our work."""
     programs.run_program(
         host,
         RAISING
@@ -162,7 +160,8 @@ for kind in (Timeout, Abort):
 @adapter
 @on_hosts
 def test_trace_functions_and_strict_settings_stay_outside(host: str) -> None:
-    """Settings of the calling thread: a trace function that raises, and numpy's errors."""
+    """The calling thread has a trace function that raises, and numpy raises floating-point
+    errors."""
     programs.run_program(
         host,
         RAISING
@@ -265,8 +264,8 @@ def test_a_program_that_is_patched_after_the_first_use(host: str) -> None:
 
 
 def test_nothing_that_a_host_calls_uses_threading() -> None:
-    """gevent and eventlet replace its functions; tflgpu_plugin.threads has what they leave alone.
-    Commands and batches are programs of their own, which no host calls."""
+    """gevent and eventlet replace its functions; tflgpu_plugin.threads has the originals. Commands
+    and batches are separate programs, which no host calls."""
     own = {"batch", "cli", "demo", "harness"}
     files = [
         path

@@ -1,5 +1,5 @@
-"""Model files that are damaged: where the host's CPU kernels run one, so does it with the delegate,
-which must not take the process down."""
+"""Damaged model files: if the host's CPU kernels run one, it also runs with the delegate, and the
+process survives."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_long_name(length: int, host: str) -> None:
 
 
 def test_a_node_that_reads_its_own_result(host: str) -> None:
-    """Hosts that are asked to group such a node crash."""
+    """Hosts crash if they are asked to group such a node."""
     model, _ = _relu()
     model.op("RELU", [2], shape=(1, 4, 4, 3), name="itself")
     model.operators[-1].outputs[:] = [2]
@@ -85,7 +85,7 @@ def test_nodes_in_the_wrong_order(host: str) -> None:
 
 
 def test_a_result_of_another_type(host: str) -> None:
-    """Hosts go by the input's type when they prepare the node, after we are asked."""
+    """Hosts use the input's type when they prepare the node, which is after our decision."""
     model, shape = Model(), (1, 4, 4, 3)
     x = model.input("x", shape)
     model.output(model.op("ADD", [x, x], "AddOptions", {}, shape=shape, dtype="f16", name="y"))
@@ -93,7 +93,7 @@ def test_a_result_of_another_type(host: str) -> None:
 
 
 def test_int8_weights_that_are_not_symmetric(host: str) -> None:
-    """Hosts never look at the zero points of such weights."""
+    """Hosts ignore the zero points of such weights."""
     model, shape = Model(), (1, 4, 4, 3)
     x = model.input("x", shape)
     weights = model.constant(np.round(seeded(3, 1, 1, 3, scale=99)).astype(np.int8))

@@ -1,4 +1,5 @@
-"""A process that has used the device and let go of it ends at once: nothing counts as under way."""
+"""A process that has used the device and released it ends at once: no call counts as in
+progress."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Objects from before a fork in the child: an answer or our sentence, never a hang and
-never silence. Each row of the table in docs/robustness.md is a test here, for every host."""
+"""Objects from before a fork, used in the child, give an answer or our sentence; they never hang or
+fail silently. Each row of the table in docs/robustness.md is a test here, for every host."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def suppressed(work):
 
 
 def test_rows_are_those_of_the_page() -> None:
-    """The first column; the others say what happens for a reader."""
+    """The rows have the page's first column; its other columns describe what happens."""
     text = PAGE.read_text().partition("## Forks")[2]
     rows = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)[1:]
     assert rows == list(ROWS)
@@ -230,7 +230,8 @@ def test_processes_that_are_started_anew(host: str) -> None:
 @ADAPTER
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_child_keeps_its_exit_status(host: str) -> None:
-    """Also one that has met the sentence; and it ends, with an object of the parent."""
+    """This includes a child that got the sentence, and one that holds an object of the parent at
+    its end."""
     programs.run_program(
         host,
         CHILD

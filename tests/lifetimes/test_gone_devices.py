@@ -1,5 +1,5 @@
-"""A device that goes while nobody looks, as after a reset of its driver: each way to touch it next,
-in a fresh process whose exit status counts. wgpu ends the process that submits to such a device."""
+"""A device is lost while nothing runs, as after a driver reset: tests each way to use it next, in a
+new process whose exit status counts. wgpu ends a process that submits to such a device."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Model files on which the host's CPU kernels stop with an error: with us they do so, too, or the
-node stays with them. Their own prepare is what would have said so, had we not replaced the node."""
+"""Model files for which the host's CPU kernels fail with an error: with the plugin they also fail,
+or the node stays with the host. The host's own prepare, which would detect the error, does not run
+for claimed nodes."""
 
 from __future__ import annotations
 
@@ -136,7 +137,7 @@ SEEDS = range(120)
 
 
 def test_mutated_models() -> None:
-    """Seeded damage to single operators, in a process that may die in the host's own kernels."""
+    """Single operators have seeded damage; the process may die in the host's own kernels."""
     first, died = SEEDS.start, 0
     while first < SEEDS.stop:
         command = [

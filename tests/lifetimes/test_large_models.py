@@ -1,4 +1,5 @@
-"""400 MB of weights: what getting ready takes beside what the hosts' own kernels take."""
+"""Tests memory with 400 MB of weights: how much more preparing needs than the host's own
+kernels."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ def run(*arguments: object) -> str:
 @pytest.mark.adapter
 @pytest.mark.parametrize("kind", ["tflite", "half", "onnx", "external"])
 def test_memory_is_that_of_the_host_and_of_the_device(kind: str, tmp_path: Path) -> None:
-    """On an adapter whose memory is the process's own the weights lie there once, as float32;
-    beside that and beside what the host's own session takes, at most 0.35 of them. Once it is
-    ready nothing is left of what was made of them on the way."""
+    """On an adapter that shares the process's memory, the weights are there once, as float32.
+    Beyond that and the memory of the host's own session, at most 0.35 times their size is used;
+    when the model is ready, no temporary memory is left."""
     path = tmp_path / f"large.{'tflite' if kind in TFLITE else 'onnx'}"
     run("make", kind, path)
     theirs, ours = (json.loads(run(which, kind, path)) for which in ("cpu", "gpu"))

@@ -1,5 +1,5 @@
-"""The orders in which hosts and Python take things apart, each in a fresh process whose exit status
-counts. A wrong order is a crash, not an exception."""
+"""Hosts and Python destroy objects in every order, each in a new process whose exit status counts.
+A wrong order is a crash, not an exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The one line that users type, in fresh processes: each host alone, both together, no adapter."""
+"""Tests the one line that users write, in new processes: each host alone, both together, no
+adapter."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def test_the_line_in_one_host(host: str, call: str) -> None:
 
 @pytest.mark.adapter
 def test_the_line_in_both_hosts(host: str) -> None:
-    """In one process, in either import order."""
+    """Both hosts are in one process, in either import order."""
     others = [other for other in HOSTS if other != host]
     if not others:
         pytest.skip("one host is installed")

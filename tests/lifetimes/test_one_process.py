@@ -1,4 +1,4 @@
-"""Other libraries in the process: what exports an LLVM of another version, before and after us."""
+"""Other libraries in the process export an LLVM of another version, before and after the plugin."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_among_all_of_them(order: tuple[str, ...]) -> None:
 @pytest.mark.adapter
 @pytest.mark.parametrize("package", ["tensorflow", "ai_edge_litert.interpreter"])
 def test_lines_of_the_readme(package: str) -> None:
-    """`tf.lite` and ai-edge-litert with the bare name, as the README has them."""
+    """Runs the README's lines: `tf.lite` and ai-edge-litert with the bare name."""
     needs(package.partition(".")[0])
     lines = {
         "tensorflow": "import tensorflow as tf\nInterpreter = tf.lite.Interpreter\n"
@@ -124,7 +124,8 @@ def clashing(tmp_path: Path) -> str:
 @pytest.mark.adapter
 @pytest.mark.parametrize("first", ["library", "driver"])
 def test_a_driver_calls_its_own_llvm(first: str, clashing: str) -> None:
-    """Without the mend (the control) the driver calls the other library's, and the process dies."""
+    """Without the workaround (the control) the driver calls the other library's LLVM, and the
+    process crashes."""
     parts = [clashing.format("GLOBAL"), ours()]
     code = "".join(parts if first == "library" else parts[::-1])
     try:

@@ -1,5 +1,5 @@
-"""The onnxruntime frontend never takes the process down: exits, unregistering, forks, threads and
-failures, each in a Python of its own."""
+"""The onnxruntime frontend never crashes the process: exits, unregistering, forks, threads and
+failures, each in a separate Python."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_exit_with_a_session_in_a_cycle() -> None:
 
 
 def test_exit_while_another_thread_runs() -> None:
-    """A run that is on the GPU when the process exits does not return. (Threads that are between
-    two runs abort the process in onnxruntime itself, with the CPU provider too.)"""
+    """A run that is on the GPU when the process exits does not return. (Threads between two runs
+    abort the process in onnxruntime itself, with the CPU provider, too.)"""
     run_python(
         HEAD
         + """
@@ -64,7 +64,7 @@ def test_sys_exit_keeps_its_status() -> None:
 
 
 def test_unregister_with_a_live_session() -> None:
-    """onnxruntime unmaps the library; ours stays, and the session goes on."""
+    """onnxruntime unmaps the library, but it stays loaded, and the session keeps working."""
     run_python(
         HEAD
         + """
@@ -92,7 +92,7 @@ right(s)
 
 
 def test_sessions_run_in_threads_at_once() -> None:
-    """One session from four threads, sessions of their own beside it, all on one device."""
+    """Four threads share one session, next to sessions of their own, all on one device."""
     run_python(
         HEAD
         + """
@@ -161,8 +161,8 @@ fits()
 
 
 def test_a_new_shape_after_python_is_gone() -> None:
-    """Callbacks are cleared at exit: what would need one fails with a sentence. Handlers run newest
-    first, so that this one comes after those of the package."""
+    """Callbacks are cleared at exit: what would need one fails with a sentence. Exit handlers run
+    newest first, so that this one runs after those of the package."""
     done = run_python(
         """
 import atexit
@@ -178,7 +178,7 @@ def late():
 
 
 def test_a_session_made_at_exit_is_refused() -> None:
-    """Handlers run newest first: this one after the frontend has closed."""
+    """Exit handlers run newest first: this one runs after the frontend has closed."""
     run_python(
         """
 import atexit, numpy as np

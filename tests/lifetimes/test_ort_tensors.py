@@ -1,5 +1,5 @@
 """Tensors on the GPU that outlive their session, the library's registration, their device or the
-process, each in a fresh process whose exit status counts."""
+process; each in a new process whose exit status counts."""
 
 from __future__ import annotations
 
@@ -112,7 +112,8 @@ def test_a_tensor_in_flight_outlives(case: str) -> None:
 
 
 def test_a_tensor_in_flight_is_overwritten_and_freed() -> None:
-    """By the host, by a copy, and by a run; the next tensor there is another one."""
+    """A tensor is overwritten by the host, by a copy and by a run, and freed while a run uses it;
+    the next tensor at its address is independent."""
     run_python(
         HEAD
         + IN_FLIGHT
@@ -170,7 +171,7 @@ assert not failed, failed
 
 
 def test_another_provider_with_the_same_memory_is_left_alone() -> None:
-    """The WebGPU plugin, of which only the name is here: without a GPU it offers no device."""
+    """A stand-in has the name of the WebGPU plugin, which offers no device without a GPU."""
     run_python(
         """
 import numpy as np, onnxruntime as ort, tflgpu_plugin

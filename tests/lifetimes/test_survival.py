@@ -1,5 +1,5 @@
-"""Other events in a process: devices go, modules are taken away, threads fork, other
-interpreters and copies come and end. Each in a fresh process whose exit status counts."""
+"""Other events in a process: devices are lost, modules removed, threads fork, other interpreters
+and copies of the package come and go. Each in a new process whose exit status counts."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_process_lives_on(case: str, host: str) -> None:
 
 
 def test_a_destroyed_device_whose_buffers_cannot_be_mapped() -> None:
-    """Results go through staging buffers there."""
+    """Results go through staging buffers on such a device."""
     case = "the device is destroyed while threads run and build"
     run_python(
         PRELUDE.format(host=HOSTS[0], resolver=RESOLVER) + CASES[case], TFLGPU_NO_MAPPING="1"
@@ -143,11 +143,10 @@ thread.join(); first()
 @pytest.mark.parametrize("imported", [1, 20, 80])
 @pytest.mark.parametrize("how", ["", "tflgpu_plugin."])
 def test_a_fork_while_another_thread_makes_its_first_delegate(imported: int, how: str) -> None:
-    """The child gets the sentence; it does not wait for a lock that nobody gives back.
-
-    The host's own load_delegate loads a library before anybody asks us. Where the fork fell into
-    another loading, the C library ends the child (it does not provide for that), so that another
-    run must tell; ours asks first."""
+    """The child gets the sentence and does not wait for a lock that nobody releases. The host's own
+    load_delegate loads a library before it calls us. If the fork happens during another library
+    load, the C library ends the child (it does not support that), and another run must decide; our
+    load_delegate checks first."""
     code = FORK.format(host=HOSTS[0], imported=imported, how=how)
     for _ in range(1 if how else 5):
         try:
@@ -190,7 +189,7 @@ tflgpu_plugin.assert_used(other)
 
 
 def test_a_second_copy_is_refused_with_a_sentence(tmp_path: Path) -> None:
-    """`load_delegate("tflgpu")` finds the first one's library for as long as the process lives."""
+    """`load_delegate("tflgpu")` finds the first copy's library as long as the process lives."""
     package = tmp_path / "tflgpu_plugin"
     root = Path(str(tflgpu_plugin.__file__)).parent
     shutil.copytree(root, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -212,7 +211,8 @@ else: raise SystemExit(tflgpu_plugin.__file__)
 
 @pytest.mark.parametrize("megabytes", [5, 20, 200])
 def test_little_address_space_is_a_sentence(megabytes: int) -> None:
-    """Far too little for the driver; between that and enough it may die of what it does not get."""
+    """The address space is far too small for the driver; with a little more, the driver may crash
+    for lack of memory."""
     run_python(f"""
 import resource
 import tflgpu_plugin

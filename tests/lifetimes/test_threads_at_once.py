@@ -1,4 +1,4 @@
-"""Threads that make sessions and interpreters and run new shapes: a sample of `make soak`."""
+"""Threads create sessions and interpreters and run new shapes: a sample of `make soak`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_model_is_on_the_gpu_and_every_answer_right() -> None:
 
 
 def test_threads_that_load_one_model_share_its_program() -> None:
-    """Weights are on the device once."""
+    """The weights are on the device once."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     run_python("""

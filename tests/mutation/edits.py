@@ -1,4 +1,4 @@
-"""One change of a text."""
+"""A change of a text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Edit:
-    """Characters `start` to `end` become `new`; `kind` says what is tried."""
+    """A change: characters `start` to `end` become `new`; `kind` names what is tried."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Mutants, and which ones a file has."""
+"""Mutants, and the mutants of a file."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ LEFT_OUT = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """`edit` of `file` (from the root)."""
+    """A mutant: `edit` applied to `file` (a path from the root)."""
 
     area: str
     file: str

@@ -1,4 +1,5 @@
-"""Where a Python text can be changed: operators, conditions, constants, calls for effect."""
+"""Finds the places where a Python file can be mutated: operators, conditions, constants, calls for
+effect."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def edits(text: str) -> Iterator[Edit]:
 
 
 class _Finder(ast.NodeVisitor):
-    """Collects edits. What is raised, annotated or asserted is left alone: sentences and types."""
+    """Collects edits. Raised values, annotations and assertions are left alone: they are sentences
+    and types."""
 
     def __init__(self, text: str) -> None:
         self.text = text

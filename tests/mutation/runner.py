@@ -41,7 +41,8 @@ IDLE, GLANCE = 30.0, 2.0  # seconds by the clock without work, after which a chi
 
 @dataclass(frozen=True)
 class Outcome:
-    """`how` is of NAMES; `by` tells which check killed it, or what went wrong."""
+    """The outcome for a mutant: `how` is one of NAMES; `by` is the check that killed it, or the
+    error."""
 
     mutant: Mutant
     how: str
@@ -50,9 +51,9 @@ class Outcome:
 
 
 class Runner:
-    """`jobs` mutants at a time; with `thorough`, checks leave nothing out for being quick; with
-    `last`, what survives its own checks has to pass those of other files, too. After so many
-    `seconds` no other one is begun."""
+    """Runs `jobs` mutants at a time. With `thorough`, checks skip nothing to be quick; with `last`,
+    survivors must also pass the checks of other files. No mutant is started after so many
+    `seconds`."""
 
     def __init__(
         self, jobs: int, thorough: bool = False, seconds: float = inf, last: bool = False
@@ -73,14 +74,14 @@ class Runner:
                 importlib.import_module(name)
 
     def close(self) -> None:
-        """Nothing that was begun is left behind."""
+        """Ends all processes that were started."""
         for pid in self.running:
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(self, mutants: Sequence[Mutant], done: Callable[[Outcome], None]) -> None:
-        """All of them, `done` being called with each outcome."""
+        """Runs all mutants; calls `done` with each outcome."""
         if any(mutant.area == "native" for mutant in mutants):
             sandbox.compile_all(self.folder / "objects")
         waiting = list(reversed(mutants))
@@ -176,7 +177,8 @@ class Runner:
         return Outcome(mutant, *_verdict(status, log), time.monotonic() - start)
 
     def _glance(self) -> None:
-        """End what takes too long or waits for what does not come: a lock, say."""
+        """Ends children that take too long or wait for something that does not happen, such as a
+        lock."""
         now = time.monotonic()
         if now - self.glanced < GLANCE:
             return
@@ -237,7 +239,7 @@ def _of_tree() -> str:
 def _child(
     mutant: Mutant | None, place: Path, objects: Path, work: Callable[[], int | None]
 ) -> None:
-    """Never returns."""
+    """Runs the checks in the child; never returns."""
     code = BROKEN
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:

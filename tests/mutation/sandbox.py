@@ -1,4 +1,4 @@
-"""The package as it would be installed, with one text changed: a folder of links."""
+"""Creates the package as it would be installed, with one text changed: a folder of links."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ sys.dont_write_bytecode = True  # through a link it would go into the working tr
 
 
 class Stillborn(Exception):
-    """The changed text is none that a compiler takes."""
+    """Is raised for a changed text that does not compile."""
 
 
 def build(folder: Path, mutant: Mutant | None, objects: Path) -> None:
-    """Make `folder/tflgpu_plugin`; `objects` keeps what is compiled of the C code as it is."""
+    """Creates `folder/tflgpu_plugin`; `objects` caches the compiled C code of the unchanged
+    files."""
     for source, target in ((ROOT / PACKAGE, folder / PACKAGE),
                            (ROOT / "providers", folder / PACKAGE / "providers")):  # fmt: skip
         _link(source, target)
@@ -59,7 +60,7 @@ def build(folder: Path, mutant: Mutant | None, objects: Path) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Folders are made, files are links; compiled Python is found, and taken where it is newer."""
+    """Creates folders, and links to files; compiled Python files are used if they are newer."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in os.scandir(source):
         if entry.is_dir() and entry.name != "__pycache__":
@@ -81,7 +82,7 @@ def _installed() -> Path:
 
 
 def enter(folder: Path) -> None:
-    """From here on this process, and what it starts, imports the package from `folder`."""
+    """Makes this process, and those that it starts, import the package from `folder`."""
     place = str(folder / "sitecustomize.py")
     exec(compile(CUSTOMIZED, place, "exec"), {"__file__": place})
     os.environ["PYTHONPATH"] = str(folder)
@@ -131,13 +132,13 @@ def made_of(objects: Path, source: Path) -> Path:
 
 
 def link(objects: Sequence[Path], library: Path, more: Sequence[str] = ()) -> None:
-    """The shared library of these objects, with further arguments of the compiler."""
+    """Links a shared library of these objects, with further arguments for the compiler."""
     options = ("-shared", "-Wl,-soname,tflgpu", "-Wl,-z,nodelete", "-lpthread", "-ldl")
     _call("-o", str(library), *map(str, objects), *options, *(more or ("-Wl,-z,defs",)))
 
 
 def compile_one(source: Path, made: Path, more: Sequence[str] = ()) -> None:
-    """Compile a C file, with further arguments. Raises Stillborn."""
+    """Compiles a C file, with further arguments. Raises Stillborn."""
     resources = Path(str(importlib.util.find_spec("wgpu").origin)).parent / "resources"  # type: ignore[union-attr]
     version = re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.M)
     assert version is not None

@@ -1,7 +1,5 @@
-"""Which checks a file has to pass: the cases of its families, and tests.
-
-In order, quick ones first. A family's files have its name; the rest is listed in `tests_by_file`.
-"""
+"""Selects the checks that a file has to pass: the cases of its families, and tests, quick ones
+first. A family's files have its name; the rest is listed in `tests_by_file`."""
 
 from __future__ import annotations
 
@@ -31,8 +29,8 @@ from tests.mutation.tests_by_file import (
 
 @dataclass(frozen=True)
 class Step:
-    """`kind` "cases": those of the family `name`, or 8-bit twins, a few of them if many differ;
-    "all cases": every one. "pytest": the file `name`."""
+    """A check. `kind` "cases": the cases of the family `name`, or 8-bit twins, only a few if many
+    differ; "all cases": all of them; "pytest": the file `name`."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""Compilers and systems that the build of the native library refuses."""
+"""Tests compilers and systems that the build of the native library refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that fails leaves what is kept between runs as it was, and the next run goes on from
+"""A run that fails leaves the state between runs unchanged, and the next run continues from
 there."""
 
 from __future__ import annotations

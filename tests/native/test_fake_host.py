@@ -1,5 +1,5 @@
-"""The native delegate in a host made of Python: every call of a TFLite runtime,
-in orders and with tensors that no real one gives."""
+"""Tests the native delegate in a host made of Python: every call of a TFLite runtime, in orders and
+with tensors that no real one has."""
 
 from __future__ import annotations
 
@@ -274,7 +274,8 @@ def test_a_kernel_that_goes_takes_its_handles_with_it(made: Make, spec: Spec) ->
 
 
 def test_many_handles(made: Make, spec: Spec) -> None:
-    """More than the first table has room for, and taken out in another order."""
+    """There are more handles than the first table has room for, and they are removed in another
+    order."""
     hosts = [started(made, own(spec), stays=True) for _ in range(130)]
     for k, running in enumerate(hosts):
         running.data[X][:] = k

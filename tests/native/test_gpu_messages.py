@@ -1,5 +1,6 @@
-"""Messages of wgpu and the device reach the program's `logging`, each once: at the end of
-the host's call that brought it, or of ours; never while a lock of ours is held, nor in a child."""
+"""Messages of wgpu and the device reach the program's `logging`, each once: at the end of the
+host's call or of ours that caused it; never while one of our locks is held, nor in a forked
+child."""
 
 from __future__ import annotations
 
@@ -135,7 +136,8 @@ assert logged() == [ERROR]
 
 @pytest.mark.parametrize("call", ["run(one)", "run(one, SIZES[1])", "providers.judge()", "made()"])
 def test_a_handler_finds_no_lock_taken(call: str) -> None:
-    """It waits for a thread that makes, plans and runs a model, and does so itself."""
+    """The handler waits for a thread that creates, plans and runs a model, and does the same
+    itself."""
     program(
         f"""
 from tflgpu_plugin import providers
@@ -159,7 +161,7 @@ assert len(done) == 2 and logged() == [ERROR]
 @pytest.mark.parametrize("error", ["ValueError", "KeyboardInterrupt"])
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_a_handler_raises_is_for_the_program(host: str, error: str) -> None:
-    """The host's call, here one that plans a new shape, goes on, and no message is lost."""
+    """The host's call, here one that plans a new shape, continues, and no message is lost."""
     program(
         f"""
 class Raises(logging.Handler):
@@ -214,7 +216,7 @@ run(one); assert logged() == [ERROR]
 
 
 def test_what_is_left_is_logged_when_the_process_exits() -> None:
-    """A child that exits in the same way says nothing, and no thread keeps the process alive."""
+    """A child that exits in the same way logs nothing, and no thread keeps the process alive."""
     said = program(
         """
 class Prints(logging.Handler):

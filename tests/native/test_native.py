@@ -1,4 +1,4 @@
-"""The shared library without an adapter: its exports, its name, its layouts, its refusals."""
+"""Tests the shared library without an adapter: exports, name, layouts, refusals."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ OFFSETS = {
 
 
 class Elf:
-    """Just enough of an ELF64 reader for names, so that the test needs no binutils."""
+    """A minimal ELF64 reader for names, so that the test needs no binutils."""
 
     def __init__(self, path: Path) -> None:
         self.bytes = path.read_bytes()

@@ -1,5 +1,5 @@
-"""The C files build on each other one way: what differs between operating systems comes first, core
-knows no host, hosts not each other, no circles."""
+"""Tests the layers of the C files: code for operating systems comes first, core knows no host,
+hosts do not know each other, and there are no circles."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def bodies(pattern: str) -> dict[str, str]:
 
 
 def test_there_is_one_way_to_the_queue() -> None:
-    """It asks the device, with its lock held; wgpu ends the process that submits to one that is
-    gone."""
+    """It checks that the device is alive, with its lock held; wgpu ends a process that submits to a
+    lost one."""
     found = {name: text for name, text in bodies("*/*.c").items() if "QueueSubmitForIndex" in text}
     assert set(found) == {"tgi_queue"} and found["tgi_queue"].count("QueueSubmitForIndex") == 1
     asked, submitted = (found["tgi_queue"].index(t) for t in ("is_alive(", "QueueSubmit"))
@@ -121,8 +121,8 @@ def test_there_is_one_way_to_the_queue() -> None:
     }.items(),
 )  # fmt: skip
 def test_what_may_report_an_error_of_a_device_has_few_callers(call: str, callers: set[str]) -> None:
-    """They have the device's lock, which is taken and given back by its own functions alone: these
-    end what was released meanwhile."""
+    """Callers hold the device's lock, which only its own functions take and release: these also end
+    objects that were released meanwhile."""
     assert {name for name, text in bodies("core/*.c").items() if call in text} == callers
 
 
@@ -171,7 +171,7 @@ def test_large_functions_are_seen() -> None:
 
 
 def test_what_the_header_exports_is_called_from_python() -> None:
-    """By the package, or by tests where the header says that it is for these."""
+    """The package calls it, or tests do where the header says "for tests"."""
     header = (NATIVE / "core" / "tflgpu.h").read_text()
     exported = re.findall(r"^\w[\w *]*\b(tg_\w+)\([^;]*;(.*)", header, re.MULTILINE)
     assert len(exported) > 50
@@ -183,7 +183,8 @@ def test_what_the_header_exports_is_called_from_python() -> None:
 
 
 def test_no_file_that_the_library_opens_reaches_other_programs() -> None:
-    """Each is closed when the process starts another program, at once where the system can."""
+    """Files are closed when the process starts another program, immediately where the system
+    supports it."""
     opening = r"\b(?:f?open|openat|creat|pipe|socket|accept|dup|eventfd|memfd_create|epoll_create)"
     texts = {file: re.sub(r"\s+", " ", text) for file, text in sources("*/*.c").items()}
     found = {file: re.findall(rf"({opening}\d?)\(", text) for file, text in texts.items()}

@@ -1,5 +1,5 @@
-"""Plans that a partition of onnxruntime keeps: the last eight that were used, by the shapes and
-numbers of their inputs."""
+"""Tests the plans that a partition of onnxruntime keeps: the eight most recently used ones, by the
+shapes and numbers of their inputs."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def test_what_was_used_least_recently_goes(runs: Runs) -> None:
 
 
 def test_a_run_takes_the_plan_of_its_own_shapes(runs: Runs) -> None:
-    """Every position of the list, after some have been replaced."""
+    """The plan may be at any position of the list, after some have been replaced."""
     runs(40, 41, 42)
     assert runs(18, 42, 14, 41, 15, 40, 16, 17) == []

@@ -1,4 +1,5 @@
-"""Plans that a partition of onnxruntime is given: each fits it, or is refused with its sentence."""
+"""Tests plans that are passed to a partition of onnxruntime: each fits, or is refused with a
+sentence."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_a_plan_has_the_ports_of_its_partition(spec: Spec) -> None:
 
 
 def test_counts_are_behind_the_outputs(spec: Spec) -> None:
-    """An output may leave an extent to one of them, and to none that is not there."""
+    """An output may have an extent that a count determines, if that count exists."""
     wrong, count = ((buffer(spec.device, size), size) for size in (8, 4))
     one = replace(spec, outputs=(*spec.outputs, count)).make()
     for shape in ([1, 16], [1, -1], [2, -1, 3], [2, 3, -1]):

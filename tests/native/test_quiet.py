@@ -1,4 +1,4 @@
-"""Looking for adapters writes nothing to stderr and leaves the environment as it was."""
+"""Enumerating adapters writes nothing to stderr and leaves the environment unchanged."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Calls of the native library that cannot be right: each is refused with its sentence, the last one
-that can be right is not, and what they leave is as it was."""
+"""Tests invalid calls of the native library: each is refused with its sentence, the last valid one
+is accepted, and state is unchanged."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def write(to: Any, values: Any, offset: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Spec:
-    """The parts of a replay: one launch that makes y of x; each part can be another."""
+    """The parts of a replay with one launch that computes y from x; each part can be replaced."""
 
     device: Any
     pipeline: Any
@@ -256,7 +256,7 @@ def test_a_run_without_data_or_with_that_of_another_device_is_refused(spec: Spec
 @pytest.mark.parametrize("size", [0, SIZE - 4, SIZE + 4])
 @pytest.mark.parametrize("place", ["host", "device"])
 def test_a_run_with_tensors_of_another_size_is_refused(spec: Spec, place: str, size: int) -> None:
-    """Before anything of them is read or written."""
+    """It is refused before anything is read or written."""
     replay, null = spec.make(), native.ffi.NULL
     x, y = np.ones(16, np.float32), np.zeros(16, np.float32)
     for inputs, outputs, sentence in (
@@ -304,7 +304,7 @@ def test_an_output_is_read_as_it_is_or_not_at_all(spec: Spec) -> None:
 
 @pytest.mark.parametrize("usage", [STORAGE | COPIED, STORAGE | COPIED | 64])
 def test_bytes_outside_of_a_buffer_are_refused(spec: Spec, usage: int) -> None:
-    """Also where it is mapped for its first use, and where it ends within a word."""
+    """This includes buffers that are mapped for their first use, and ends within a word."""
     made, values = buffer(spec.device, SIZE - 2, usage), np.arange(16, dtype=np.uint32)
     for offset, size, sentence in (
         (2, 4, "multiples of 4"), (0, 6, "multiples of 4"),

@@ -1,4 +1,5 @@
-"""Runs one after another: mapped and staged buffers, commands encoded ahead, timestamps between."""
+"""Tests consecutive runs: mapped and staged buffers, commands encoded ahead, timestamps in
+between."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def test_other_kinds_of_runs_in_between(instance: Instance) -> None:
 
 
 def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
-    """In runs before one that is read, and each output alone."""
+    """Outputs stay on the device in runs before one that is read; each output is tried alone."""
     given = picture(7)
     inputs, states = instance.native_ports([given]), instance.native_ports([])
     for kept in ((0, 1), (0,), (1,), (0, 1)):
@@ -109,7 +110,8 @@ def test_outputs_may_stay_on_the_device(instance: Instance) -> None:
 
 
 def test_inputs_come_from_the_host_and_from_the_device(instance: Instance) -> None:
-    """Any of them, in any run: those of the host lie one behind the other where they are staged."""
+    """Any input may come from either in any run: those of the host are adjacent in the staging
+    buffer."""
     sizes = (5, 3, 33)
     b = Net()
     given = [b.input((1, size)) for size in sizes]
@@ -132,7 +134,7 @@ def test_inputs_come_from_the_host_and_from_the_device(instance: Instance) -> No
 
 
 def test_states_go_from_run_to_run_or_are_set_between(instance: Instance) -> None:
-    """There are as many states as outputs, of other sizes."""
+    """There are as many states as outputs, with other sizes."""
     b = Net()
     first, second = (1, 4, 3, 2), (1, 1, 7, 5)
     x, y, sums, products = b.input(first), b.input(second), b.tensor(first), b.tensor(second)
@@ -200,7 +202,7 @@ def _bytes(count: int) -> Graph:
 def test_a_mapped_buffer_is_refused_with_a_sentence(
     instance: Instance, request: pytest.FixtureRequest
 ) -> None:
-    """The input that the last run left mapped, given to another run: wgpu-native would abort."""
+    """The input that the last run left mapped is passed to another run: wgpu-native would abort."""
     check(instance, 1)
     other = make(instance.program.device)
     inputs = native.ffi.new("tg_port[]", 1)
@@ -219,7 +221,7 @@ def test_a_mapped_buffer_is_refused_with_a_sentence(
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33])
 def test_kernels_of_many_bindings(count: int) -> None:
-    """Warmed up with as many as there may be; more are refused."""
+    """Kernels with the largest number of bindings are warmed up; more are refused."""
     kinds = "w" * min(count, 28) + "u" * max(0, count - 28)
     spaces = {"w": ("storage, read_write", "array<u32>", "[0]"), "u": ("uniform", "vec4u", ".x")}
     lines, sums = list[str](), list[str]()
@@ -281,7 +283,7 @@ def test_float16_of_its_own_is_tried_out() -> None:
 def test_a_driver_that_is_wrong_in_float16_has_none(
     right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Roundings, infinities, what is below 2^-14, products."""
+    """The driver rounds incorrectly, or mishandles infinities, numbers below 2^-14, or products."""
     device = adapter.open_device(adapter.select(None))
     if "shader-f16" not in device.target.features:
         pytest.skip("no shader-f16 here")

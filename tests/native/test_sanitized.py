@@ -1,5 +1,5 @@
-"""The native code with the compiler's checks of every memory access and of undefined arithmetic:
-its tests once more, in a process of their own, with a library built for that."""
+"""Runs the tests of the native code again with the compiler's sanitizers, in a separate process
+with a library built for that."""
 
 from __future__ import annotations
 

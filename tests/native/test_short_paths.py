@@ -1,4 +1,4 @@
-"""The path of the library as onnxruntime for Windows can take it, on any system."""
+"""Tests the form of the library's path that onnxruntime for Windows accepts, on any system."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tables of symbols that cannot be right: each is refused with its sentence, the last one that can
-be right is not."""
+"""Tests invalid tables of symbols: each is refused with its sentence, and the last valid one is
+accepted."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ RIGHT: dict[str, Callable[[Symbols], Symbols]] = {
 
 @pytest.mark.parametrize("wrong", [*REFUSED.values(), *ALONE.values()])
 def test_tables_that_cannot_be_right_are_refused(wrong: CHECKED) -> None:
-    """Behind rows that are right, and as the first."""
+    """The invalid row follows valid rows, or is the first."""
     sentence, change = wrong
     made = plan(copying(), N)
     assert made.symbols
@@ -156,7 +156,7 @@ def test_a_symbol_has_a_place() -> None:
 
 
 def test_ranks_of_several_tensors_are_no_extents() -> None:
-    """Inputs of shapes (8), () and (8, 5), and results of (0) and (8)."""
+    """Inputs have the shapes (8), () and (8, 5), and results (0) and (8)."""
     for place in range(7):
         tables = copying()
         tables.places.append((place, 0))

@@ -45,7 +45,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @dataclass
 class Open(Host):
-    """A host whose kernel has plans with symbols, or without where it is `plain`."""
+    """A host whose kernel has plans with symbols, or plans without symbols if it is `plain`."""
 
     tables: Tables | None = None
     device: Any = None
@@ -118,14 +118,14 @@ def test_one_plan_is_run_with_many_shapes(started: Make, axis: int) -> None:
 
 
 def test_shapes_that_last_and_others_between(started: Make) -> None:
-    """Commands are prepared for shapes that repeat, and given up when another lasts."""
+    """Commands are prepared for shapes that repeat, and dropped when another shape lasts."""
     running = started(copying())
     for n, runs in ((8, 3), (20, 1), (8, 2), (30, 12), (31, 1), (30, 4), (5, 30), (30, 1), (5, 2)):
         assert all(running.run(n) for _ in range(runs))
 
 
 def test_shapes_without_numbers(started: Make) -> None:
-    """Tensors without bytes in one run have some in the next."""
+    """Tensors that are empty in one run have elements in the next."""
     tables = copying()
     tables.groups[0] = (1, 0, tables.formula("plus", ("formula", 0), 1))
     running = started(tables)
@@ -146,7 +146,8 @@ def test_runs_as_the_plan_was_made(started: Make) -> None:
 
 
 def test_one_replay_has_two_plans(started: Make) -> None:
-    """Words that the symbols of one plan change keep their first values in runs of the other."""
+    """Uniforms that the symbols of one plan change keep their initial values in runs of the
+    other."""
     first, second = copying(), copying()
     first.words.append((32, first.formula("times", 0, 2), "u32"))
     first.words.append((40, first.constant(7), "u32"))
@@ -177,9 +178,9 @@ def test_an_output_stays_on_the_device(started: Make) -> None:
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_state_goes_from_shape_to_shape(started: Make, keeps: bool, plain: bool) -> None:
-    """And from plan to plan where these are `plain`. It is right after prepared commands are
-    dropped, and when the host sets it between runs. The program sometimes looks where it is kept
-    on the device, and at last has a view."""
+    """This includes changes from plan to plan if these are `plain`. The state is right after
+    prepared commands are dropped, and when the host sets it between runs. The program sometimes
+    reads it from the device, and finally through a view."""
     more = {"states": (V,), "keeps_states": keeps, "plain": plain}
     running = started(copying(), change=lambda made: counting(made, 16), **more)
     mine, total = np.zeros(16, np.float32), np.float32(0)
@@ -200,7 +201,7 @@ def test_a_state_goes_from_shape_to_shape(started: Make, keeps: bool, plain: boo
 
 
 def test_a_state_may_change_its_size(started: Make) -> None:
-    """Kernels may write behind its end, which the host's copy does not cover."""
+    """Kernels may write past its end, which the host's copy does not include."""
     tables = copying()
     tables.sizes.append((2, ("formula", 1)))
 
@@ -271,7 +272,7 @@ def _divided(name: str, by: int, a: int = 1) -> Refuse:
 
 
 def void(*_: Any) -> None:
-    """Changes nothing."""
+    """Does nothing."""
 
 
 def _sum(sign: int) -> Refuse:
@@ -334,7 +335,8 @@ REFUSED: dict[str, tuple[Refuse, int, int]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_plan_is_not_run_where_it_does_not_hold(started: Make, name: str) -> None:
-    """It runs with the last shape that it holds for; another plan is built for the next one."""
+    """It runs with the last shape that satisfies its guards; another plan is built for the next
+    one."""
     change, good, bad = REFUSED[name]
     tables = copying()
     change(tables)
@@ -371,7 +373,7 @@ def test_places_of_a_symbol_are_equal_and_all_others_are_the_plans(started: Make
 
 
 def test_shapes_of_other_ranks_are_others(started: Make) -> None:
-    """(n) and (m) are not (n, 1) and (), though the lists are alike behind the first rank."""
+    """(n) and (m) differ from (n, 1) and (), although the lists are equal after the first rank."""
     tables = replace(copying(), symbols=2, places=[(1, 0), (3, 1)])
     tables.words.append((12, 1, "u32"))
     running = started(tables, {X: (8,), V: (3,)}, shape_only=(V,), more=(3,))
@@ -384,7 +386,7 @@ def test_shapes_of_other_ranks_are_others(started: Make) -> None:
 
 
 def test_the_largest_numbers_are_taken(started: Make) -> None:
-    """Workgroups may reach the adapter's limit and an extent int32's; neither is run."""
+    """Workgroups may reach the adapter's limit, and an extent that of int32; neither is run."""
     limit = adapter.open_device(adapter.select(None)).target.max_groups
     tables = copying()
     tables.groups.append((0, 1, tables.formula("plus", _jump(tables, limit - 1), 1)))

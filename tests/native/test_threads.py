@@ -1,4 +1,4 @@
-"""Work on other threads, and what a start does on them."""
+"""Tests work on other threads, and what a start does on them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_result_and_an_error_come_each_time_they_are_asked_for() -> None:
 def test_nothing_reads_constants_when_a_partition_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are the host's, which frees them."""
+    """The constants belong to the host, which frees them."""
     from tests.support.harness import device_of
     from tflgpu_plugin.compile import compiler
 
@@ -53,7 +53,7 @@ def test_nothing_reads_constants_when_a_partition_has_failed(
 def test_other_code_is_seen_whatever_its_size_and_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The digest of the code is kept by what the file system tells of it."""
+    """The digest of the code is cached by the file system's metadata."""
     code = tmp_path / "code" / "conv.py"
     code.parent.mkdir()
     code.write_text("tile = 4")

@@ -1,4 +1,4 @@
-"""How constants get to the device: piece by piece, so that preparing a model takes little more
+"""Tests how constants are uploaded: piece by piece, so that preparing a model needs little more
 memory than its weights."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def pieces(pack: Pack, size: int) -> list[Array]:
 
 
 def test_pieces_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows, dense weights with groups, and Winograd's planes, cut at every few kilobytes."""
+    """Rows, dense weights with groups, and Winograd planes are split every few kilobytes."""
     monkeypatch.setattr(packing, "PACKED_BYTES", 4096)
     random = np.random.default_rng(0)
     rows = random.standard_normal((70, 90)).astype(np.float32)
@@ -101,7 +101,7 @@ def check(found: list[Array], whole: Array) -> None:
 
 @pytest.mark.parametrize("counts", [(3,), (5,), (2, 3), (3, 3), ()])
 def test_another_number_of_bytes_is_an_error(counts: tuple[int, ...]) -> None:
-    """4 floats are wanted."""
+    """The weight expects 4 floats."""
 
     def pack() -> Iterator[Array]:
         return (np.zeros(count, np.float32) for count in counts)
@@ -114,8 +114,8 @@ def test_another_number_of_bytes_is_an_error(counts: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("way", ["mapped", "staged", "kept"])
 @pytest.mark.parametrize("model", ["dense", "resnet18_224"])
 def test_peak_memory_is_little_more_than_the_weights(model: str, way: str, tmp_path: Path) -> None:
-    """A stack of matrices, and a network whose weights Winograd's transform makes larger; written
-    where the device has them, through staging buffers, and first kept in a file, then read."""
+    """Tests a stack of matrices, and a network whose weights grow by Winograd's transform: written
+    directly, through staging buffers, and stored in a file and read back."""
     given = {"TEST_MODEL": model, "TEST_KEPT": str(tmp_path / "kept") if way == "kept" else ""}
     if way == "staged":
         given["TFLGPU_NO_MAPPING"] = "1"
@@ -127,7 +127,7 @@ def test_peak_memory_is_little_more_than_the_weights(model: str, way: str, tmp_p
 
 @pytest.mark.adapter
 def test_a_claimed_partition_holds_the_constants_of_the_host() -> None:
-    """Not those that were made of them, which are made again for other shapes."""
+    """It does not hold values derived from them, which are computed again for other shapes."""
     stored = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float16)
     numbers = np.random.default_rng(1).integers(-100, 100, (8, 8)).astype(np.int8)
     scale = Quantization((0.02,), (0,))

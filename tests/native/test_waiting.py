@@ -1,5 +1,5 @@
-"""A thread that waits for the GPU lets others submit. A rebuilt library counts waits in wgpu, in
-which nobody else can submit, and holds a waiting thread until another one has submitted."""
+"""A thread that waits for the GPU lets others submit. A rebuilt library counts waits in wgpu,
+during which nobody else can submit, and holds a waiting thread until another one has submitted."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_two_sessions_run_at_once(tree: Path) -> None:
     "code", [IN_FLIGHT, RING, UNREAD, LATE], ids=["in flight", "ring", "unread", "four readers"]
 )
 def test_outputs_on_the_gpu_are_not_waited_for(tree: Path, code: str) -> None:
-    """A run leaves them to its reader, who waits for no later run."""
+    """A run leaves them to their reader, who does not wait for later runs."""
     pytest.importorskip("onnxruntime")
     passes(tree, BOUND + code)
 

@@ -1,4 +1,4 @@
-"""Our description of adapters is that of the wgpu package."""
+"""Tests that our description of adapters equals that of the wgpu package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ print(json.dumps([{"name": a.info["device"], "limits": a.limits} for a in found]
 
 @pytest.mark.adapter
 def test_limits_are_those_of_the_adapter() -> None:
-    """Asked in another process: the package's own instance stays out of this one."""
+    """Another process is asked, so that the package's own instance stays out of this one."""
     ours, said = adapter.select(None), json.loads(run_python(THEIRS).stdout)
     theirs = [found["limits"] for found in said if found["name"] == ours.name]
     assert dict(ours.limits).keys() == adapter.LIMITS.keys()
@@ -71,7 +71,8 @@ def fake(kind: str, backend: str, ids: tuple[int, int]) -> AdapterInfo:
     ],
 )  # fmt: skip
 def test_order_of_adapters(listed: list[Listed], chosen: list[Listed]) -> None:
-    """Best first: by kind, then as the system lists them, Vulkan before D3D12 of the same one."""
+    """The order is best first: by kind, then as the system lists them, with Vulkan before D3D12 for
+    the same adapter."""
     found = adapter.best_first([fake(*each) for each in listed])
     assert [(a.kind, a.backend, (a.vendor_id, a.device_id)) for a in found] == chosen
     assert [a.index for a in found] == list(range(len(found)))

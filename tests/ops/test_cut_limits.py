@@ -1,4 +1,5 @@
-"""Activations that only cut: the limits that passes give to pipelines and to stored numbers."""
+"""Tests activations that only clamp: the limits that passes give to pipelines and to stored
+numbers."""
 
 from __future__ import annotations
 

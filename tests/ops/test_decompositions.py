@@ -1,5 +1,5 @@
-"""Decompositions that no case of a host needs: casts between types that are one on the device, and
-LSTMs in 8 bits. No device is needed."""
+"""Tests decompositions that no host case needs: casts between types that are equal on the device,
+and 8-bit LSTMs. No device is needed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_casts(source: str, result: str, ops: list[str]) -> None:
 
 
 def test_an_lstm_in_8_bits_keeps_its_levels() -> None:
-    """Stored numbers are clipped: three steps of 0.3 are below 1."""
+    """Stored numbers are clamped: three steps of 0.3 are below 1."""
     state = stored(2, 4, dtype="i16", scale=0.3)
     inputs = [stored(2, 3), *[held(4, 3)] * 4, *[held(4, 4)] * 4, *[None] * 3]
     bias = Tensor("b", (4,), "i32", np.arange(4, dtype=np.int32), Quantization((0.25,), (0,)))
@@ -83,7 +83,7 @@ def test_an_lstm_in_8_bits_keeps_its_levels() -> None:
 
 
 def test_what_lies_in_between_is_not_rounded() -> None:
-    """Whether the operand is stored in 8 bits or not."""
+    """This holds whether or not the operand is stored in 8 bits."""
     for x in (stored(2, 3), Tensor("x", (2, 3))):
         graph = decompose(graph_of("log_softmax", x, results=[x]))
         between = {t for node in graph.nodes for t in node.outputs} - set(graph.outputs)
@@ -116,7 +116,8 @@ A, B = (2, 3, 1, 2, 2, 1, 3, 5), (3, 1, 1, 1, 1, 3, 5)
 def test_what_is_spread_over_many_axes(
     a: tuple[int, ...], b: tuple[int, ...], ops: list[str], shapes: list[tuple[int, ...]]
 ) -> None:
-    """Neighbouring axes that go together become one; more than five groups are spread first."""
+    """Adjacent axes that broadcast alike are merged; if more than five groups remain, they are
+    broadcast first."""
     result = Tensor("y", np.broadcast_shapes(a, b))
     graph = decompose(graph_of("add", a, b, results=[result]))
     assert [node.op for node in graph.nodes] == ops
@@ -161,7 +162,8 @@ def test_products_of_many_axes_that_spread() -> None:
 def test_a_sum_of_one_update_each_is_a_gather(
     change: dict[int, tuple[int, int] | None], ops: list[str]
 ) -> None:
-    """17 constant places of 5 x 7, all within and no two alike; of fewer it is not asked."""
+    """There are 17 constant positions of 5 x 7, all in range and distinct; with fewer, positions
+    are not checked."""
     places = [divmod(k, 7) for k in range(1, 18)]
     rows = [change.get(k, place) for k, place in enumerate(places)]
     indices = np.array([row for row in rows if row], np.int32)
@@ -173,7 +175,7 @@ def test_a_sum_of_one_update_each_is_a_gather(
 
 @pytest.mark.parametrize(("last", "apart"), [(4, True), (5, False)])
 def test_large_results_are_not_put_in_order(last: int, apart: bool) -> None:
-    """The table of where each of over 2^24 places comes from would take the host's memory."""
+    """The table of sources for over 2^24 positions would need too much host memory."""
     rows = np.stack([np.arange(20), np.arange(20), np.arange(20) % 4], 1)
     shape = (1 << 11, 1 << 11, last)
     graph = graph_of("scatter_new", rows, (20,), list(shape), reduction="add",

@@ -1,5 +1,5 @@
-"""Dense products without an adapter: transformed weights, tiles of vendors, copies that are left
-out."""
+"""Tests dense products without an adapter: transformed weights, tiles of vendors, eliminated
+copies."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_weights_are_transformed_in_block_order() -> None:
 def test_transformed_products_stay_below_the_binding_limit(
     extent: int, channels: int, filters: int, most: int
 ) -> None:
-    """Up to the limit they are made; beyond it the convolution runs as any other."""
+    """Up to the limit they are used; beyond it the convolution has another form."""
     for limit, transformed in ((most, True), (most - 16, False)):
         b = Net()
         x = b.input((1, extent, extent, channels))
@@ -103,7 +103,7 @@ def test_what_winograd_gains(
     patches: int, maps: tuple[int, int], slices: tuple[int, int], lanes: tuple[int, int],
     tensors: int | None, weights: int,
 ) -> None:  # fmt: skip
-    """By hand: multiply-adds of all lanes, 8 bytes moved."""
+    """The numbers are computed by hand: multiply-adds of all lanes, 8 bytes moved."""
     amd = Target(vendor="amd", subgroup_size=32)
     depth, outputs = slices[0], slices[1] + slices[1] % 2
     each = depth * outputs * 16
@@ -195,7 +195,7 @@ def test_few_lanes_of_a_tile_are_idle(pixels: int, size: tuple[int, int], least:
     ],
 )
 def test_threads_of_wide_subgroups_make_less(given: dict[str, Any], size: tuple[int, int]) -> None:
-    """Estimated for AMD's GPUs before RDNA; elsewhere nothing is known."""
+    """This is estimated for AMD's GPUs before RDNA; nothing is known of others."""
     tile = choose_tile(Target(**{"vendor": "amd", **given}), 64, 12544)
     assert (tile.pixels, tile.slices) == size
 
@@ -318,7 +318,8 @@ def test_a_tensor_in_two_joins_is_copied_once() -> None:
 
 @pytest.mark.parametrize("vendor", ["nvidia", "amd", "intel", "apple", "arm", "qualcomm", "mesa"])
 def test_long_sums_of_winograd_are_of_parts_of_one_length(vendor: str) -> None:
-    """Whatever tile an adapter has, so that errors measured on one are those of all."""
+    """The length does not depend on the adapter's tile, so that errors measured on one adapter hold
+    for all."""
     target = Target(vendor=vendor, software=vendor == "mesa", tuning={"winograd_planes": "always"})
     for channels in (32, 48, 96, 512):
         weights = held(64, 3, 3, channels)

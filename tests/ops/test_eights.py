@@ -1,4 +1,4 @@
-"""Constant weights that kernels read eight vec4 at a time."""
+"""Tests constant weights that kernels read eight vec4 at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AMD = Target(vendor="amd", subgroup_size=32, tuning=DIRECT)
 def test_weights_that_lanes_share_are_read_in_eights(
     target: Target, constant: bool, found: bool
 ) -> None:
-    """They begin at a multiple of eight vec4, of which an iteration takes as many."""
+    """They begin at a multiple of eight vec4, and an iteration reads as many."""
     b = Net()
     x = b.input((1, 6, 6, 16))
     data = np.ones((16, 3, 3, 16), np.float32)
@@ -49,7 +49,7 @@ def test_weights_that_lanes_share_are_read_in_eights(
 @pytest.mark.adapter
 @pytest.mark.parametrize("half", [False, True])
 def test_eights_behind_a_smaller_constant(half: bool) -> None:
-    """Convolutions, along rows as well, on this device, planned as for a GPU."""
+    """Convolutions (also along rows) are planned as for a GPU and run on this device."""
     device = adapter.open_device(adapter.select(None))
     if half and "shader-f16" not in device.target.features:
         pytest.skip("no shader-f16 here")

@@ -1,5 +1,5 @@
-"""The steps to stored numbers on the device, each on its own, against exact integer arithmetic:
-halves and what lies beside them, which networks of ordinary scales hardly meet."""
+"""Tests the quantization ops on the device, each alone, against exact integer arithmetic: halves
+and numbers next to them, which networks with usual scales rarely reach."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def factors(numbers: Array) -> list[int]:
 
 
 def test_sums_times_a_factor_in_fixed_point() -> None:
-    """Products that are halves of integers, and the nearest to these; then shifts."""
+    """Products are halves of integers, or the nearest numbers to these; then shifts are tried."""
     numbers = RANDOM.integers(1, 1 << 20, 240)
     fractions = factors(numbers)
     numbers *= RANDOM.choice([-1, 1], numbers.size)
@@ -83,8 +83,8 @@ def test_sums_times_a_factor_in_fixed_point() -> None:
 
 @pytest.mark.parametrize("shift", [0, -1, -5, -9, -13])
 def test_products_that_are_small_or_cut(shift: int) -> None:
-    """Sums up to 2^24 by any fraction: at halves of the last step, one beside them, and anywhere
-    up to far outside; with biases that alone are larger than the sums."""
+    """Sums up to 2^24 are multiplied by any fraction: at midpoints of the last step, next to these,
+    and anywhere up to far out of range; with biases that alone exceed the sums."""
     size, most = 4096, 254
     fractions = RANDOM.integers(ONE // 2, ONE, size)
     near = RANDOM.integers(-2 * most, 2 * most, size) * 2 + 1  # halves of a level
@@ -136,7 +136,7 @@ def assert_multiplied(
      (1 / 4, -12, 255, "requantize_small"), (0.0, -13, 255, "requantize_small")],
 )  # fmt: skip
 def test_which_step_multiplies(fraction: float, shift: int, most: int, step: str) -> None:
-    """The factor of one channel of several."""
+    """The factor of one of several channels."""
     fractions = np.array([0.75, fraction]) * ONE
     rows = fixed_rows(np.array([0.0, 5.0]), fractions, np.array([0.0, shift]))
     assert in_fixed_point(rows, Levels(0.5, -float(most), 0.0)) == step
@@ -153,7 +153,7 @@ def test_sums_times_a_factor_go_to_the_even_neighbour() -> None:
 @pytest.mark.parametrize("parts", [1.0, 2.0, 9.0, 4096.0])
 @pytest.mark.parametrize("zero", [0.0, -3.0, 100.0])
 def test_the_nearest_level(parts: float, zero: float) -> None:
-    """Rounded twice, halves away from zero, each time."""
+    """It is rounded twice, with halves away from zero each time."""
     levels, scale = Levels(0.125, -128.0 - zero, 127.0 - zero), Fraction(1, 8)
     steps = np.concatenate([np.arange(-300, 300), RANDOM.integers(-(1 << 18), 1 << 18, 424)])
     steps[600:] = steps[600:] // 997
@@ -171,7 +171,7 @@ def test_the_nearest_level(parts: float, zero: float) -> None:
 
 @pytest.mark.parametrize("parts", [1.0, 2.0, 16.0, 4096.0])
 def test_the_nearest_level_of_a_product(parts: float) -> None:
-    """Rounded twice: halves go up the first time, away from zero the second."""
+    """It is rounded twice: halves go up the first time, away from zero the second."""
     levels, scale = Levels(0.125, -255.0, 255.0), Fraction(1, 8)
     steps = np.arange(-512, 512)
     values = (steps / (2 * parts) * 0.125).astype(np.float32)

@@ -1,5 +1,5 @@
-"""How many workgroups ops are launched with: as many as their results need, and no more. What is
-launched in excess is as right, but slow. No device is needed."""
+"""Tests how many workgroups ops are launched with: as many as their results need, and no more.
+Superfluous ones give right but slow results. No device is needed."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 pixels, 9 slices
 
 
 def test_a_sequence_keeps_a_gpu_busy_by_threads_and_loads() -> None:
-    """Its workgroup has nothing beside it to run; of 6 units weights are two vec4."""
+    """Its workgroup is the only one; with 6 units, weights are two vec4."""
     given = (4, 3, 24), held(24, 6), (3, 6), (3, 6)
     for target, threads, ahead, own in ((GPU, 256, 2, 1), (CPU, 128, 1, 8)):
         variant = lowered(target, "lstm", *given, results=3).launches[0].variant
@@ -344,7 +344,7 @@ def test_stored_numbers_are_interpolated_where_they_mean_the_same() -> None:
 
 
 def test_elements_of_the_last_axis_are_picked_from_one_part() -> None:
-    """The four lanes of a thread would lie in several."""
+    """The four lanes of a thread would be in several parts."""
     small = replace(GPU, max_binding_bytes=11_000)
     table, pixels = held(301, 37), Told("i32", 5, 1)
     assert len(launched(small, "pick", table, pixels, axis=0)) == 5  # 160 bytes a row, 68 rows each
@@ -384,7 +384,7 @@ def test_four_lanes_that_are_neighbours_move_together(shape: tuple[int, ...], wh
 def test_few_channels_are_read_one_by_one(
     target: Target, x: Any, filters: Any, strided: bool
 ) -> None:
-    """Where a vec4 of them would be multiplied with its empty lanes."""
+    """A vec4 of channels would be multiplied with its empty lanes."""
     (launch,) = lowered(target, "conv_2d", x, held(*filters), **SAME).launches
     assert launch.variant["strided"] == strided
     if strided:  # between batches, rows and channels, in floats

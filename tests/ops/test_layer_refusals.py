@@ -1,5 +1,5 @@
-"""Refusals of layers with weights: shapes and parts that do not fit, and the last that fits. No
-device is needed."""
+"""Tests refusals of layers with weights: shapes and parts that do not fit, and the last ones that
+fit. No device is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Constants over what a binding or a buffer may hold: in parts, with the answers of the whole."""
+"""Tests constants that exceed the limit of a binding or a buffer: they are split, and give the same
+answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage of tensors: constants, aliases, and launches that nothing needs. No device is needed."""
+"""Tests storage of tensors: constants, aliases, and unnecessary launches. No device is needed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""NaN goes through comparisons as on the CPU: ONNX keeps that of any operand, TFLite that of the
-second one. Alone, and as a step of the layer before. An infinite weight spoils its own row only."""
+"""Tests NaN in comparisons: as on the CPU, ONNX keeps the NaN of any operand, TFLite that of the
+second one. Comparisons are tried alone and as an epilogue. An infinite weight affects only its own
+row."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def test_tflite(op: str, swapped: bool, host: str) -> None:
 @pytest.mark.parametrize("depth", [32, 33, 36, 41])
 @pytest.mark.parametrize("row", [1, 4])
 def test_an_infinite_weight(depth: int, row: int) -> None:
-    """Threads that share a row and find none of it left read nothing of the next one."""
+    """Threads that share a row and have no elements left do not read the next row."""
     random = np.random.default_rng(depth)
     values, weights = (random.uniform(0.5, 1, (n, depth)).astype(np.float32) for n in (2, 8))
     weights[row, 0] = np.inf

@@ -1,6 +1,5 @@
-"""Op names appear where ops are: in the table and the hosts' tables, in what builds nodes, and in
-the patterns that passes look for. Other modules ask for a trait of the op's row, and none of them
-lists op names."""
+"""Op names only appear in the op table and the hosts' tables, in code that builds nodes, and in
+patterns of passes. Other modules query traits of the op's row, and none lists op names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Refusals of ops: shapes and numbers that do not fit, and the last that fits. No device is
-needed."""
+"""Tests refusals of ops: shapes and numbers that do not fit, and the last ones that fit. No device
+is needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tflgpu_plugin.ops.quantization import same_bits
 
 
 class Told:
-    """A tensor of this type and shape, whose values only a run tells."""
+    """A tensor of this type and shape whose values are given at run time."""
 
     def __init__(self, dtype: str, *shape: int) -> None:
         self.dtype, self.shape = dtype, shape

@@ -1,4 +1,5 @@
-"""Paddings of modes that mirror must not be wider than what they mirror; what comes in between."""
+"""Tests that paddings of mirroring modes are not wider than what they mirror, and the intermediate
+shapes."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def test_the_widest(mode: str, most: int) -> None:
 
 @pytest.mark.parametrize("steps", [(1, 1), (2, 1), (1, 3), (4, 2)])
 def test_what_comes_in_between(steps: tuple[int, int]) -> None:
-    """Axes without any get no element more, also on the way."""
+    """Axes without padding do not grow, also in intermediate results."""
     b = ShapedNet()
     shape = (steps[0] * 2 + 1, steps[1] * 3 + 1)
     x = b.input((3, 4))

@@ -1,5 +1,5 @@
-"""Lanes after the last channel are zero in memory, whoever wrote the tensor: a product with zero
-weights must not make NaN of what lay there before."""
+"""Tests that lanes after the last channel are zero in memory, whoever wrote the tensor: a product
+with zero weights must not give NaN because of earlier contents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rows about 8-bit results: the parts of a step to which hosts round first, and the numbers
-of steps over stored numbers, worked out by hand. No device is needed."""
+"""Tests the data of 8-bit results: the fraction of a step to which hosts round first, and the
+numbers of quantized epilogue ops, computed by hand. No device is needed."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ THREE = channels(0.5, 0.5, 0.5)
 
 
 def test_sums_of_stored_numbers() -> None:
-    """In units of twice the larger scale: a half and a quarter of it, and 2^-20 of the result."""
+    """Units are twice the larger scale: a half and a quarter of it, and 2^-20 of the result."""
     wanted = (0.5, HIGH, 0.0, 0.0, 0.25, HIGH, 0.0, 1.0, 1.0, HIGH, 0.0, 19.0, *ENDS)
     assert made("add", HALVES, QUARTERS) == ("quantized_sum", wanted)
     minus = (*wanted[:4], -0.25, *wanted[5:])
@@ -144,7 +144,8 @@ def test_sums_of_stored_numbers() -> None:
 
 
 def test_sums_of_stored_numbers_to_even() -> None:
-    """Each operand's scale, zero point and ratio; what the result begins with, and its levels."""
+    """There is the scale, zero point and ratio of each operand; and the start and the levels of the
+    result."""
     other = Tensor("b", (2, 3), "i8", quantization=Quantization((0.25,), (8,)))
     wanted = (0.5, 0.0, 0.5, 0.25, 8.0, 0.25, 1.0, 1.0, 3.0, *ENDS, 0.0)
     assert made("add", HALVES, other, even=True) == ("even_sum", wanted)

@@ -1,4 +1,4 @@
-"""How a recurrent layer goes about its weights. No adapter is needed."""
+"""Tests how a recurrent layer loads its weights. No adapter is needed."""
 
 from __future__ import annotations
 

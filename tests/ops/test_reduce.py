@@ -1,5 +1,5 @@
-"""Reductions of many elements on GPUs: in parts, several loaded at once. Answers in integers,
-whose sums are exact."""
+"""Tests reductions of many elements on GPUs: in parts, with several elements loaded at once.
+Results are integers, whose sums are exact."""
 
 from __future__ import annotations
 

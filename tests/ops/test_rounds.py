@@ -1,5 +1,5 @@
-"""Software drivers end the loops of a function after 65,535 rounds in all, and say nothing: what
-would take more is refused there, and nowhere else."""
+"""Software drivers end the loops of a function after 65,535 iterations in total, without an error:
+tests that larger ones are refused there, and nowhere else."""
 
 from __future__ import annotations
 

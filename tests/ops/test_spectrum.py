@@ -1,4 +1,5 @@
-"""Complex numbers: where they may be, how large they may be, and what their transforms take."""
+"""Tests complex numbers: where they may occur, how large they may be, and the cost of their
+transforms."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def chain(*results: str) -> Graph:
 
 @pytest.mark.adapter
 def test_sizes_of_any_numbers() -> None:
-    """Magnitudes equal those of std::abs within 8 units in the last place, its accuracy."""
+    """Magnitudes equal those of std::abs within 8 units in the last place."""
     numbers = np.random.default_rng(3).normal(size=500) * 10.0 ** np.arange(500) ** 0.5
     pairs = [np.concatenate([a.reshape(-1), v]) for a, v in
              zip(np.meshgrid(ENDS, ENDS), (numbers, numbers[::-1]), strict=True)]  # fmt: skip

@@ -1,4 +1,5 @@
-"""Convolutions in parts of their channels: when, in how many, and with which tiles."""
+"""Tests convolutions that are split along their channels: when, into how many parts, and with which
+tiles."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_few_rows_are_split_by_inputs(x: tuple[int, ...], inputs: int, parts: in
 
 @pytest.mark.parametrize("norms", [False, True])
 def test_parts_that_a_normalization_adds_up_cost_no_launch(norms: bool) -> None:
-    """They pay from 64 iterations on, however many threads there are without."""
+    """They pay from 64 iterations on, however many threads there are without them."""
     b = Net()
     source, weights = (
         b.input((1, 128, 768)),
@@ -100,7 +101,8 @@ def test_parts_that_a_normalization_adds_up_cost_no_launch(norms: bool) -> None:
     Target(vendor="amd", software=True),
 ])  # fmt: skip
 def test_no_larger_tile(target: Target) -> None:
-    """Where one is forced, where weights go through a workgroup's memory, and on software."""
+    """The tile is forced, or weights go through workgroup memory, or the adapter is a software
+    adapter."""
     assert larger(target, choose_tile(target, 64, 64), 64) == []
 
 

@@ -1,5 +1,5 @@
-"""Weights over an adapter's binding limit: they are split by output channels, and every part of the
-result is right, constants and values of a run alike."""
+"""Tests weights over an adapter's binding limit: they are split by output channels, and every part
+of the result is right, for constants and run-time values."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_tables(inner: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("fused", [False, True])
 def test_tables_of_blocks(bits: int, fused: bool) -> None:
-    """Each row is in one part, with the steps behind it done once."""
+    """Each row is in one part, and the epilogue is applied once."""
     b, draw, places = Net(), np.random.default_rng(bits), np.int32([0, -1, 3, 94, 75, 17, 188])
     numbers, scales = draw.integers(0, 2**bits, (190, 2, 16)), random(190, 2)
     shifts = np.arange(0, 32, bits)

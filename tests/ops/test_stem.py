@@ -1,5 +1,5 @@
-"""Convolution of few channels, whose windows share what they load: where it is chosen, what it
-launches, and its answers. All but the last need no device."""
+"""Tests convolutions of few channels whose windows share loads: when they are chosen, their
+launches, and their results. Only the last tests need a device."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_which_elements_may_lie_outside(s: Span, windows: int, last: int, wanted
 
 
 def test_the_launch() -> None:
-    """21 columns by 2 make 11, of which 4 share a thread: 3 threads a row, of 7 rows."""
+    """21 columns by 2 make 11, of which 4 share a thread: 3 threads per row, for 7 rows."""
     low = lowered(AMD, "conv_2d", X, held(64, 3, 3, 3), **SAME | {"strides": (2, 2)})
     (launch,) = low.launches
     assert launch.kernel == "stem"
@@ -139,7 +139,7 @@ def test_answers(case: Any) -> None:
 
 @pytest.mark.adapter
 def test_planes_of_the_hosts_buffer_are_read_in_place() -> None:
-    """An input in ONNX's order: channels lie far apart. Sums of small integers are exact."""
+    """The input is NCHW: channels are far apart. Sums of small integers are exact."""
     random = np.random.default_rng(3)
     image = random.integers(-4, 5, (2, 3, 6, 9)).astype(np.float32)
     weights = random.integers(-4, 5, (5, 2, 3, 3)).astype(np.float32)
@@ -159,7 +159,7 @@ def test_planes_of_the_hosts_buffer_are_read_in_place() -> None:
 
 
 def test_windows_along_one_axis_lie_along_rows() -> None:
-    """Windows over [B, L, 1, C], as ONNX has one-dimensional convolutions."""
+    """The windows are over [B, L, 1, C], as in ONNX's one-dimensional convolutions."""
     (launch,) = lowered(AMD, "conv_2d", (2, 40, 1, 1), held(8, 9, 1, 1), **SAME).launches
     assert launch.kernel == "stem" and launch.variant["kernel"] == 9
     given = launch.parameters
@@ -176,7 +176,7 @@ def test_windows_along_one_axis_lie_along_rows() -> None:
 @pytest.mark.parametrize("tuning", [{}, {"winograd_rows": "always"}, FORCED])
 @pytest.mark.parametrize("shape", [(2, 41, 1, 2), (2, 41, 1, 20)])
 def test_answers_along_one_axis(shape: Any, tuning: dict[str, str], software: bool) -> None:
-    """In ONNX's order: the host's buffer is read in place. Sums of integers are exact."""
+    """The input is NCHW and is read in place in the host's buffer. Sums of integers are exact."""
     random = np.random.default_rng(4)
     batch, length, _, channels = shape
     line = random.integers(-4, 5, (batch, channels, length)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""SVDF layers in 8 bits: which tensors belong together, and what they become. No device is
+"""Tests 8-bit SVDF layers: which tensors belong together, and what they become. No device is
 needed."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A normalization adds up the parts of the product before it, and what else reads that product
-finds it."""
+"""Tests normalizations that add up the partial sums of the preceding product, which is stored if
+another op reads it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def test_the_normalization_after_a_split_product_adds_up() -> None:
 
 
 def test_a_launch_of_its_own_adds_up_where_it_must() -> None:
-    """Steps with parameters, too few buffers, a sum that the normalization's own steps read."""
+    """The epilogue has parameters, there are too few buffers, or the normalization's own epilogue
+    reads the sum."""
     apart = ["conv", "sum_parts", "normalization"]
     assert labels(layers(64, between="leaky_relu")[0]) == apart
     assert labels(layers(64, around=True)[0]) == apart
@@ -93,7 +94,7 @@ def test_more_threads_share_a_row_where_these_are_few(channels: int, most: int) 
 @pytest.mark.parametrize("software", [True, False])
 @pytest.mark.parametrize("refused", [True, False])
 def test_answers(channels: int, centred: bool, software: bool, refused: bool) -> None:
-    """Where the form is refused, a launch of its own adds up."""
+    """If the form is refused, a separate launch adds up the parts."""
     graph, w, bias = layers(channels, rows=9, centred=centred)
     device = adapter.open_device(adapter.select(None))
     target = replace(device.target, software=software, vendor="amd", tuning={"split_k": "always"})
@@ -119,7 +120,7 @@ def test_answers(channels: int, centred: bool, software: bool, refused: bool) ->
 def test_sums_in_float16(
     channels: int, software: bool, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No further off than where a launch of its own adds up, which stores what this one knows."""
+    """The error is no larger than with a separate launch, which stores the intermediate sum."""
     monkeypatch.setattr(precision, "CACHED_VECTORS", 0)
     device = adapter.open_device(adapter.select(None))
     if kept == "native" and "shader-f16" not in device.target.features:

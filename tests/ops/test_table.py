@@ -1,7 +1,6 @@
-"""Claims at each documented version and one above, in both editions, and by default.
-
-Both editions of the GPU delegate documentation stand here as literal lists, so that the table
-cannot drift from them. Versions that a host does not register never reach a delegate; those go to
+"""Tests claims at each documented version and the one above, in both editions and by default. Both
+editions of the GPU delegate documentation are literal lists here, so that the table cannot drift
+from them. Versions that a host does not register never reach a delegate; those are checked with
 `support.support` on the same node."""
 
 from __future__ import annotations

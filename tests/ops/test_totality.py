@@ -1,7 +1,6 @@
-"""Every row is complete: lowering, shape function, cases, tolerance, kernel, a form in a host; and
-nothing is left over.
-
-No device is needed; the host's CPU interpreter tells the shapes of the cases."""
+"""Tests that every row is complete: lowering, shape function, cases, tolerance, kernel, a form in a
+host; and that nothing is superfluous. No device is needed; the host's CPU interpreter computes the
+shapes of the cases."""
 
 from __future__ import annotations
 
@@ -120,8 +119,8 @@ def test_row_states_its_traits(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_row_has_cases(name: str) -> None:
-    """By an operator of a host, as nodes of their own with a meaning in numpy, or by 8-bit twins of
-    what passes make it of."""
+    """The cases are operators of a host, single nodes with a meaning in numpy, or 8-bit twins from
+    which passes make the op."""
     if made := ROWS[name].stands_for:
         assert all(ROWS[op].quantize and test_row_has_cases(op) is None for op in made)
         return

@@ -1,6 +1,5 @@
-"""Traits of ops beyond those of their kinds, all in one place: a trait that is lost
-makes no wrong answer that a case sees, but a launch more, float16 that overflows, or a layout that
-stays."""
+"""Tests traits of ops beyond those of their kinds: losing a trait does not give a wrong answer in
+any case, but an additional launch, float16 overflow, or a layout that stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows whose dilation is far beyond their input meet the same taps when it is brought near."""
+"""Windows whose dilation exceeds their input reach the same taps after the dilation is reduced."""
 
 from __future__ import annotations
 

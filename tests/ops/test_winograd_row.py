@@ -1,5 +1,5 @@
-"""Winograd's F(4, 3) along rows: where it is chosen, what it launches, and its answers. All but the
-last need no device."""
+"""Tests Winograd's F(4, 3) along rows: when it is chosen, its launches, and its results. Only the
+last tests need a device."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_whole_sums_stay_exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_needs_room_for_its_weights() -> None:
-    """3 blocks of 18 taps, 36 channels and 2 slices, 16 bytes each."""
+    """There are 3 blocks of 18 taps, 36 channels and 2 slices, 16 bytes each."""
     most = 3 * 18 * 36 * 2 * 16
     for limit, wanted in ((most, True), (most - 1, False)):
         small = replace(FORCED, max_binding_bytes=limit)
@@ -149,7 +149,8 @@ def test_threads_of_all_images_count() -> None:
 
 
 def test_what_is_gained() -> None:
-    """By hand: multiply-adds of all lanes, 8 bytes of weights, of which there are twice as many."""
+    """The numbers are computed by hand: multiply-adds of all lanes, and 8 bytes of weights, of
+    which there are twice as many."""
     found = winograd_row.gained(AMD, (2, 20, 22, 36), (24, 5, 3, 36), 20, 22)
     lanes = -(-20 * 6 // 32) * 32
     made = lanes * 3 * 9 * (2 * 6 * 16 + 48)  # 3 blocks of 2 slices, 9 slices of input

@@ -1,5 +1,5 @@
-"""The pass that recognizes attention: every spelling becomes one op with the same values, and what
-only looks like it stays. No adapter is needed."""
+"""Tests the pass that recognizes attention: every form becomes one op with the same values, and
+anything merely similar is left alone. No adapter is needed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Layer = Callable[["Spelled"], int]
 
 
 class Spelled(ShapedNet):
-    """Attention as models write it, by a seed: `draw` is asked at every choice. The attributes are
-    what there is in the end."""
+    """Attention in the forms of models, by a seed: `draw` is asked at every choice. The attributes
+    are the tensors at the end."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ def test_spellings(seed: int) -> None:
 
 
 class Plain(ShapedNet):
-    """Attention of two heads; `change` puts something else in one place."""
+    """Attention of two heads; `change` replaces something in one place."""
 
     def attention(self, change: str = "") -> int:
         q, k, v = (self.input((1, 2, n, 4)) for n in (3, 5, 5))
@@ -258,7 +258,7 @@ def test_scores_that_are_an_output_stay() -> None:
 
 
 def test_masks_in_their_order() -> None:
-    """The lowest number in place of -inf is seen where nothing else is."""
+    """The lowest number in place of -inf only matters where nothing else is visible."""
     n = ShapedNet()
     q, k, v = (n.input((1, 2, length, 4)) for length in (3, 5, 5))
     s = n.run("matmul", q, k, shape=(1, 2, 3, 5), transpose_b=True)
@@ -289,7 +289,7 @@ def test_the_op_is_refused_where_a_driver_would_end_its_loops(keys: int, softwar
 
 
 def test_layers_share_a_mask() -> None:
-    """One that is made of a condition is made once."""
+    """A mask that is computed from a condition is computed once."""
     n = ShapedNet()
     seen = n.input((3, 5))
     value = n.constant(np.float32(-inf))
@@ -309,8 +309,9 @@ def test_layers_share_a_mask() -> None:
     [(1, 8, 1, 3), (1, 8, 2, 2), (1, 8, 4, 2), (2, 8, 1, 0), (1, 6, 1, 0)],
 )
 def test_heads_of_one_product(batch: int, depth: int, shared: int, parts: int) -> None:
-    """Queries, keys and values, or keys and values that queries share, as torch's own layers part
-    them: read where they lie, of one batch, from a vec4 on."""
+    """Queries, keys and values, or keys and values shared by queries, are slices of one product, as
+    torch's layers write them: they are read in place, for a batch of one, from a multiple of four
+    channels on."""
     n, heads, length = ShapedNet(), 4, 5
     count = heads // shared
     together = 3 if shared == 1 else 2

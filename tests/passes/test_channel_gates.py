@@ -1,5 +1,5 @@
-"""The pass that leaves the gates of channels to the convolution that reads them: where, where not,
-and the answers of every way to launch it."""
+"""Tests the pass that moves the gates of channels into the convolution that reads them: where it
+applies, and the results of every way to launch it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that only move elements, tidied one way after another. No device is needed."""
+"""Tests the removal of data movement. No device is needed."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_consecutive_ones_are_one() -> None:
 
 
 def test_one_that_does_more_stays() -> None:
-    """With a step of its own."""
+    """A movement with an epilogue stays."""
     n = ShapedNet()
     y = n.turn(n.turn(n.input(MAP), (1, 0, 3, 2)), (0, 2, 1, 3))
     n.nodes[0] = replace(n.nodes[0], epilogue=(EpilogueOp("relu"),))

@@ -1,4 +1,4 @@
-"""The pass that lets equal nodes be one. No adapter is needed."""
+"""Tests the pass that merges equal nodes. No adapter is needed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_others_stay(form: str) -> None:
 
 
 def test_views_and_outputs() -> None:
-    """Equal views are one; of outputs each stays."""
+    """Equal views are merged; outputs stay."""
     n = ShapedNet()
     x = n.input((2, 6))
     made = [n.run("view", x, shape=(2, 3), view=part((2, 6), 1, 3, 3)) for _ in range(2)]

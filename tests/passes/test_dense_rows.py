@@ -1,4 +1,4 @@
-"""The pass that leaves rows of dense layers where they are. No adapter is needed."""
+"""Tests the pass that keeps rows of dense layers in place. No adapter is needed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_rows_stay(shape: Shape) -> None:
 
 
 def test_rows_that_turn_in_one_batch_stay() -> None:
-    """Sequence first is the same order of rows where there is one batch."""
+    """With a batch of one, sequence-first is the same order of rows."""
     for batch, expected in ((1, ["fully_connected", "relu"]), (2, None)):
         n = ShapedNet()
         x = n.turn(n.input((batch, 16, 4)), (1, 0, 2))
@@ -53,7 +53,7 @@ def test_rows_that_turn_in_one_batch_stay() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_rows_in_another_order_move(first: bool) -> None:
-    """Turned on one side only: extents that fit say nothing of the order."""
+    """The transpose is on one side only: equal extents do not imply equal order."""
     n = ShapedNet()
     x = n.input((2, 16, 4))
     y = dense(n, n.reshape(n.turn(x, (1, 0, 2)) if first else x, (32, 4)), 6)
@@ -71,7 +71,7 @@ def test_rows_that_are_outputs(turned: bool) -> None:
 
 
 def test_rows_that_would_be_slow_move() -> None:
-    """Few rows of many batches are quicker on one axis."""
+    """Few rows of many batches are faster on one axis."""
     assert "reshape" in layers((4, 5, 4), 20)
 
 
@@ -84,7 +84,7 @@ def test_rows_that_come_back_otherwise_move(shape: Shape, rows: int, back: Shape
 
 
 def test_other_inputs_move() -> None:
-    """A reshape that changes the last axis."""
+    """The reshape changes the last axis."""
     n = ShapedNet()
     x = n.input((1, 16, 4))
     y = n.reshape(dense(n, n.reshape(x, (32, 2)), 4), (1, 32, 4))
@@ -103,7 +103,7 @@ def test_rows_that_others_read_stay_together(reader: str) -> None:
 
 
 def test_layers_share_rows() -> None:
-    """One reshape before several layers."""
+    """One reshape precedes several layers."""
     n = ShapedNet()
     x = n.reshape(n.input((1, 16, 4)), (16, 4))
     made = [n.reshape(dense(n, x, size), (1, 16, size)) for size in (3, 4, 8)]

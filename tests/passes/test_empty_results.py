@@ -1,4 +1,4 @@
-"""Tensors without elements, in both frontends and in the pass that sees to them."""
+"""Tests tensors without elements, in both frontends and in the pass that handles them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def beside_a_network(kind: str) -> bytes:
 @pytest.mark.parametrize("optimize", [True, False])
 @pytest.mark.parametrize("kind", ["gather", "slice"])
 def test_what_finds_nothing_in_onnxruntime(kind: str, optimize: bool) -> None:
-    """Its output has the shape of nothing, not that of a tensor that passes have made."""
+    """Its output has the empty shape, not that of a tensor that passes have added."""
     model = beside_a_network(kind)
     ours = onnx.session(model, optimize=optimize)
     theirs, chance = onnx.cpu(model, optimize), np.random.default_rng(2)

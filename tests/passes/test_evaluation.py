@@ -1,6 +1,6 @@
-"""Every pass is checked by evaluating graphs around it: that every op has a meaning, that defects
-of passes are seen and named, and a sample of all graphs. The whole of it is
-`python -m conformance.evaluation` (docs/passes.md)."""
+"""Checks every pass by evaluating graphs before and after it: every op has a meaning, defects of
+passes are detected and named, and a sample of all graphs is unchanged. `python -m
+conformance.evaluation` checks all graphs (docs/passes.md)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_fused_step_has_a_meaning() -> None:
 
 
 def test_values_are_not_centred() -> None:
-    """A mean of at least half the spread, floats and quantized ones."""
+    """The mean is at least half the spread, for floats and quantized values."""
     held = Quantization((0.1,), (3,))
     for tensor in (Tensor("x", (1000,)), Tensor("q", (1000,), "i8", quantization=held)):
         value = feeds.of_tensor(tensor, [1])
@@ -65,7 +65,7 @@ def test_no_pass_changes_the_answer_of_a_graph_by_hand(name: str) -> None:
 
 
 def test_graphs_by_hand_are_for_all_passes() -> None:
-    """Each changes one at least."""
+    """Each graph is changed by at least one pass."""
     applied = {each for build in GRAPHS.values() for each in passes.check(build()).applied}
     assert {rewrite.__name__ for rewrite in pipeline.PASSES} <= applied
 
@@ -200,7 +200,7 @@ def test_a_sample_of_random_graphs() -> None:
 
 @pytest.mark.parametrize("what", ["attributes", "op"])
 def test_what_cannot_be_evaluated_after_a_pass_is_a_finding(what: str) -> None:
-    """The pass is named, also where another one ran before it."""
+    """The pass is named, even if another one ran before it."""
 
     def kept(graph: Graph) -> Graph:
         return replace(graph, nodes=tuple(replace(node) for node in graph.nodes))

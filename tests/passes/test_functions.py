@@ -1,4 +1,5 @@
-"""Passes that recognize spelled-out functions, fold constants into weights and join movements."""
+"""Tests passes that recognize functions expressed in several ops, fold constants into weights and
+join data movement."""
 
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ def gelu_of(factors: tuple[float, ...], by_tanh: bool) -> list[str]:
 
 @pytest.mark.parametrize("by_tanh", [False, True])
 def test_constants_near_those_of_a_gelu_are_none(by_tanh: bool) -> None:
-    """Models round them to float32, some to six digits; what answers would show is another one."""
+    """Models round them to float32, some to six digits; other constants are another function."""
     name = "gelu_tanh" if by_tanh else "gelu"
     assert gelu_of((1, 1, 1, 1), by_tanh) == [name]
     for place in range(4 if by_tanh else 3):
@@ -154,7 +155,8 @@ def test_powers_that_have_an_op(exponent: float, op: str) -> None:
     ("second", "third", "whole"), [("x", "x", True), ("z", "x", False), ("x", "z", False)]
 )
 def test_a_cube_by_products_is_of_one_tensor(second: str, third: str, whole: bool) -> None:
-    """x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * second ** 2 * third)))."""
+    """The expression is x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * second ** 2 *
+    third)))."""
     n = ShapedNet()
     t = {"x": n.input(MAP), "z": n.input(MAP)}
     cube = n.same("mul", n.same("square", t[second]), t[third])

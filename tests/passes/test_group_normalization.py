@@ -1,4 +1,4 @@
-"""The pass that recognizes group normalization. No adapter is needed."""
+"""Tests the pass that recognizes group normalization. No adapter is needed."""
 
 from __future__ import annotations
 

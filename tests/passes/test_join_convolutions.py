@@ -1,5 +1,5 @@
-"""The pass that makes one convolution of several of one tensor: what is joined, what stays, and the
-answers. All but the last need no device."""
+"""Tests the pass that merges several convolutions of one tensor: what is merged, what is not, and
+the results. Only the last tests need a device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RELU, SIGMOID = EpilogueOp("relu"), EpilogueOp("logistic")
 
 
 class Branching(ShapedNet):
-    """Convolutions of tensors of 5 x 5 pixels."""
+    """A graph of convolutions of tensors of 5 x 5 pixels."""
 
     batch = 1
 
@@ -82,7 +82,7 @@ def launched(graph: Graph, target: Target | None = None) -> list[str]:
 @pytest.mark.parametrize("kernel", [1, 3])
 @pytest.mark.parametrize("widths", [(8, 4), (4, 8, 12), (8, 3), (4, 1, 6), (3, 5, 2), (1, 4)])
 def test_one_convolution(widths: tuple[int, ...], kernel: int) -> None:
-    """Parts that fill no vec4 are filled up with zeros, but for the last."""
+    """Parts that do not fill a vec4 are padded with zeros, except the last."""
     n = Branching()
     x = n.image()
     graph = n.graph(*n.read(*[n.branch(x, width, kernel=kernel) for width in widths]))
@@ -152,7 +152,7 @@ FORMS = ("input", "steps", "numbers", "residual", "computed", "groups", "fed", "
 
 @pytest.mark.parametrize("form", FORMS)
 def test_another_kind_stays(form: str) -> None:
-    """While two of one kind are joined beside it."""
+    """Two convolutions of one kind are merged next to it."""
     n = Branching()
     x = n.image()
     a, other, b = n.added(x, 4, RELU), _other(n, x, form), n.added(x, 8, RELU)
@@ -200,7 +200,8 @@ def test_the_limits_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_made_where_it_is_wanted_stays() -> None:
-    """In the host's buffer, seen under another shape or not, and within a concatenation."""
+    """The result is in the host's buffer, possibly under another shape, or within a
+    concatenation."""
     n = Branching()
     x = n.input((1, 1, 1, DEPTH))
     a, b, c = (n.branch(x, 4) for _ in range(3))
@@ -235,7 +236,7 @@ def _block(n: Branching, *, shortcut: bool = False, last: bool = True) -> Graph:
 
 
 def test_a_part_that_ends_a_concatenation() -> None:
-    """It lies there, and the other part behind it; as many launches less."""
+    """It is computed in place, followed by the other part; this saves a launch for each."""
     graph = _block(Branching())
     assert ops(graph) == Counter(conv_2d=4, view=2, concat=1, tanh=1)
     assert Counter(launched(graph)) == Counter(pack=1, conv=4, unpack=1)
@@ -243,7 +244,7 @@ def test_a_part_that_ends_a_concatenation() -> None:
 
 @pytest.mark.parametrize("how", [{"shortcut": True}, {"last": False}])
 def test_a_part_that_would_have_to_be_copied(how: dict[str, bool]) -> None:
-    """Where a launch reads the other part and writes beside this one, or more follows it."""
+    """A launch reads the other part and writes next to this one, or something follows it."""
     graph = _block(Branching(), **how)
     assert join_convolutions(graph) == graph
 
@@ -275,7 +276,7 @@ def test_only_one_part_ends_a_concatenation() -> None:
 
 
 def test_one_that_is_read_elsewhere_stays_out_of_the_end() -> None:
-    """A concatenation that is the host's, or itself a part, already has its storage."""
+    """The concatenation is the host's, or is itself a part: it already has its storage."""
     n = Branching()
     x, y = n.image(), n.image()
     a, b = n.branch(x, 4), n.branch(x, 4)

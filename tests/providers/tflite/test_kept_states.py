@@ -105,7 +105,8 @@ def test_a_refused_run_leaves_the_states_to_the_host(host: str) -> None:
 
 
 class Steps:
-    """What a program does with two interpreters between runs; one of them is the reference."""
+    """Operations that a program performs on two interpreters between runs; one of them is the
+    reference."""
 
     def __init__(self, pair: tuple[Any, Any], states: list[int], seed: int) -> None:
         self.pair, self.states, self.choose = pair, states, random.Random(seed)

@@ -184,8 +184,8 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
   return 0;
 }
 
-/* States are not kept where a run may be refused (`check`) and must leave them as they were, nor those so small that a program may
- * assign the very bytes that mark kept ones. */
+/* Returns whether states stay on the device between runs. They do not if a run may be rejected (`check`), since that must leave
+ * them unchanged, or if they are so small that a program might assign the byte pattern that marks kept states. */
 static bool keeps_states(const tg_kernel *kernel, const tgl_context *context, const tgi_plan *plan) {
   bool keeps = kernel->keeps_states && kernel->base.arity.states && !plan->replay->check;
   for (size_t i = 0; i < kernel->base.arity.states; i++)
