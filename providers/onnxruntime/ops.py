@@ -390,7 +390,7 @@ HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS)))
 CPU_OPS: dict[str, HostOp] = table(
     (
         row("ConstantOfShape", "", (9, 28), "shape!", by=arithmetic.fill),
-        row("Range", "", (11, 28), "starts! ends! steps!", by=arithmetic.steps),
+        row("Range", "", (11, 28), "first! limit! steps!", by=arithmetic.steps),
         row("Shape", "", (1, 28), by=arithmetic.shape, bfloat16=True),
         row("Size", "", (1, 28), by=arithmetic.size, bfloat16=True),
     )

@@ -59,16 +59,19 @@ def steps(e: Builder) -> int:
 
 
 def _symbolic_steps(e: Builder, first: int, last: int, by: int) -> int:
-    """Returns the integers from `first` to `last` (exclusive). Where their number is symbolic, they
-    are a slice of a longer constant."""
+    """Returns the integers from `first` to `last` (exclusive) in steps of `by`. Where their number
+    is symbolic, they follow from a slice of a longer constant."""
     count = -(-(last - first) // by)
     if count < 0:
         count = 0
     if not isinstance(count, Extent):
         return e.const(integers([first + k * by for k in range(count)]), np.int64)
-    if e.known_limit or by != 1:
+    if e.known_limit:
         raise _unknown(e)
-    return e.counting(count, first)
+    if by == 1 and first >= 0:
+        return e.counting(count, first)
+    found = e.counting(count) if by == 1 else e.add("mul", e.counting(count), e.index([by]))
+    return e.add("add", found, e.index([first]))
 
 
 def common_shape(e: Builder) -> int:

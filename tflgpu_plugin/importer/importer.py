@@ -68,8 +68,7 @@ class _Importer(State):
             if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
             if reason.sentence.code == "constant.required":
-                nodes = [*map(self.before, self.wanted.get(host.id, ()))]
-                self.left.update(*(nodes if all(nodes) else ()))
+                self._ask_runs(host, inputs)
             self._refuse(host, inputs, reason.sentence)
         except Exception as error:  # a defect in one node must not affect others
             self._refuse(host, inputs, _fault(error, host, row))
@@ -77,6 +76,15 @@ class _Importer(State):
     def _are_known(self, inputs: Sequence[int | None]) -> bool:
         """Whether the values of all inputs are known before a run, be they symbolic."""
         return all(t is None or self.tensors.table[t].data is not None for t in inputs)
+
+    def _ask_runs(self, host: HostNode, inputs: Sequence[int | None]) -> None:
+        """Finds values of a run for a node that needs them: shape arithmetic guesses those from a
+        few integers, and nodes that compute them from such are left to the host."""
+        row = self.table.arithmetic.get(host.title)
+        if row is not None and all(map(self.is_short, host.reads)):
+            self._guess(self.builder(host, row, inputs))
+        nodes = [*map(self.before, self.wanted.get(host.id, ()))]
+        self.left.update(*(nodes if all(nodes) else ()))
 
     def _guess(self, builder: Builder) -> None:
         """Guesses the values of inputs of the graph that this node's shapes depend on."""

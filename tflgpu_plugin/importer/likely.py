@@ -94,6 +94,24 @@ def _ratio(e: Builder, count: int, result: Shape | None) -> list[float]:
     return [made / given for made, given in zip(result, e.shape(), strict=True)]
 
 
+def _first(e: Builder, count: int, result: Shape | None) -> list[int]:
+    """Returns the first number of a range that has one, or as many as the result."""
+    return [_known(e, 1, _distance(e, result)) - _distance(e, result)] * count
+
+
+def _limit(e: Builder, count: int, result: Shape | None) -> list[int]:
+    return [_known(e, 0, 0) + _distance(e, result)] * count
+
+
+def _distance(e: Builder, result: Shape | None) -> int:
+    return _known(e, 2, 1) * (result[0] if result else 1)
+
+
+def _known(e: Builder, position: int, otherwise: int) -> int:
+    value = e.constant(e.x(position))
+    return otherwise if value is None else int(value.reshape(-1)[0])
+
+
 def _same(number: float) -> Likely:
     return lambda e, count, result: [number] * count
 
@@ -104,6 +122,8 @@ LIKELY: Mapping[str, Likely] = {
     "count": _largest,
     "ends": _same(INT32.max),
     "factors": _ratio,
+    "first": _first,
+    "limit": _limit,
     "pads": _same(0),
     "repeats": _ratio,
     REGION: _ratio,

@@ -85,13 +85,13 @@ class State:
         found, waiting = set[int](), [key]
         while waiting:
             node = writers.get(waiting.pop())
-            if node is None or node.id in found or not all(map(self._is_short, node.reads)):
+            if node is None or node.id in found or not all(map(self.is_short, node.reads)):
                 continue
             found.add(node.id)
             waiting += node.reads
         return found
 
-    def _is_short(self, key: str) -> bool:
+    def is_short(self, key: str) -> bool:
         """Whether a value is known, or a few integers."""
         held = self.tensors.table[self.tensor(key)]
         few = UNKNOWN != held.shape and prod(held.shape) <= MAX_NUMBERS

@@ -39,6 +39,7 @@ ROLES: Mapping[str, Role] = (
     | {"threshold": Role(extents="one")}
     # Operands that decide shapes.
     | dict.fromkeys(("shape", "axes", "count", "split", "steps", "crops"), Role(decides=True))
+    | dict.fromkeys(("first", "limit"), Role(decides=True))
     | dict.fromkeys(("pads", "factors", "roi_or_factors", "starts", "ends"), Role(decides=True))
     | dict.fromkeys(("size", "sizes", "begin", "end", "strides", "block"), Role(True, "list"))
     | dict.fromkeys(("start", "length", "order", "repeats"), Role(True, "axes"))
