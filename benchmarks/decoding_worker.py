@@ -67,7 +67,8 @@ class Decoder:
         for _, heads, _, width in [given.shape for given in self.session.get_inputs()][2:]:
             shape = 1, heads, spec.get("buffer", LENGTH), width
             values = self.random.normal(size=shape).astype(np.float32)
-            self.cache.append(ort.OrtValue.ortvalue_from_numpy(values))
+            where = "gpu" if spec.get("bound") and spec["kind"] != "cpu" else "cpu"
+            self.cache.append(ort.OrtValue.ortvalue_from_numpy(values, where))
 
     def step(self) -> dict[str, Any]:
         """Returns the milliseconds of the run and the logits."""

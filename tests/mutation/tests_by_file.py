@@ -308,6 +308,7 @@ TESTS: dict[str, Sequence[str]] = {
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
+    "bindings": ("test_bindings",),
     "device": (*_NATIVE, "test_survival"),
     "submission": (*_NATIVE, "test_survival", "test_waiting"),
     **dict.fromkeys(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Array, Graph, Tensor
 from tflgpu_plugin.runtime import adapter, selftest
 from tflgpu_plugin.runtime.device import create
-from tflgpu_plugin.runtime.program import Instance, Program
+from tflgpu_plugin.runtime.program import Instance, Program, create_buffer
 
 pytestmark = pytest.mark.adapter
 MAPPABLE = "mappable-primary-buffers"
@@ -202,21 +203,38 @@ def _bytes(count: int) -> Graph:
 def test_a_mapped_buffer_is_refused_with_a_sentence(
     instance: Instance, request: pytest.FixtureRequest
 ) -> None:
-    """The input that the last run left mapped is passed to another run: wgpu-native would abort."""
+    """The input that the last run left mapped is passed to another run: wgpu-native would abort.
+    Where it is not mapped, the other run reads it where it is."""
     check(instance, 1)
     other = make(instance.program.device)
-    inputs = native.ffi.new("tg_port[]", 1)
-    inputs[0].device = instance.buffers[instance.plan.inputs[0].buffer]
-    inputs[0].bytes = instance.plan.inputs[0].bytes
-    outputs = [np.empty(SHAPE, np.float32) for _ in range(2)]
-    mapped = request.node.name.endswith("[mapped]")
-    with pytest.raises(native.NativeError, match="another thread" if mapped else "COPY_SRC"):
-        native.call(
-            native.lib.tg_replay_run, other.replay,
-            inputs, other.native_ports(outputs), other.native_ports([]), native.ffi.NULL,
-        )  # fmt: skip
+    given = instance.buffers[instance.plan.inputs[0].buffer]
+    if request.node.name.endswith("[mapped]"):
+        with pytest.raises(native.NativeError, match="another thread"):
+            run_with(other, given, 0)
+    else:
+        (positive, _) = run_with(other, given, 0)
+        assert np.array_equal(positive, np.maximum(picture(1), 0))
     check(other, 2)
     check(instance, 3)
+
+
+def test_a_buffer_that_cannot_be_copied_is_refused_with_a_sentence(instance: Instance) -> None:
+    """A tensor that begins where none can be bound."""
+    given = create_buffer(instance.program.device, 512, "pool")
+    with pytest.raises(native.NativeError, match="COPY_SRC"):
+        run_with(instance, given, 4)
+    check(instance, 3)
+
+
+def run_with(instance: Instance, buffer: Any, offset: int) -> list[Array]:
+    """Returns the results of a run with an input on the device."""
+    inputs = native.ffi.new("tg_port[]", 1)
+    inputs[0].device, inputs[0].offset = buffer, offset
+    inputs[0].bytes = instance.plan.inputs[0].bytes
+    outputs = instance.new_outputs()
+    native.call(native.lib.tg_replay_run, instance.replay, inputs, instance.native_ports(outputs),
+                instance.native_ports([]), native.ffi.NULL)  # fmt: skip
+    return outputs
 
 
 @pytest.mark.parametrize("count", [1, 31, 32, 33])

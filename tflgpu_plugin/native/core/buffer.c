@@ -12,15 +12,17 @@ static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
 }
 
 static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, tg_error *err) {
+  static atomic_ullong numbers;
   tg_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) return (tgi_no_memory(err, "a buffer"), NULL);
   buffer->refs = 1;
+  buffer->number = atomic_fetch_add(&numbers, 1) + 1;
   buffer->usage = usage;
   buffer->bytes = bytes;
   buffer->device = device;
   tgi_retain(device);
   WGPUBufferDescriptor descriptor = {
-      .usage = usage, .size = tgi_round_up(bytes ? bytes : 4, 4), .mappedAtCreation = mapped};
+      .usage = usage, .size = tgi_round_up(bytes ? bytes : 4, TGI_VECTOR_BYTES), .mappedAtCreation = mapped};
   char what[64];
   snprintf(what, sizeof what, "Making a buffer of %llu bytes", (unsigned long long)bytes);
   tgi_device_lock(device);

@@ -192,7 +192,8 @@ struct tg_buffer {
   tg_device *device;
   WGPUBuffer wgpu;
   WGPUBufferUsage usage;
-  uint64_t bytes;                  /* as requested; the allocation is padded to a multiple of 4 */
+  uint64_t bytes;                  /* as requested; the allocation is padded to whole vectors */
+  uint64_t number;                 /* unique, from 1 */
   /* True from the request to map until unmapping. wgpu-native aborts the process when the buffer is used meanwhile. Set with
    * the device's lock held. */
   atomic_bool mapped;
@@ -272,8 +273,17 @@ tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage 
 int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t bytes, tg_error *err);
 /* Writes any number of bytes, padded with zeros to a multiple of 4; with the lock held and a scope open. */
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes);
-/* Makes a bind group; with the lock held and a scope open. NULL for a 'u' binding stands for `uniforms`. */
-WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, tg_buffer *uniforms, uint32_t uniform_offset);
+/* What a kernel reads or writes at a binding. */
+typedef struct tgi_view {
+  tg_buffer *buffer;
+  uint64_t offset, bytes;
+} tgi_view;
+
+enum { TGI_MAX_BINDINGS = 32, TGI_UNIFORM_BYTES = 256, TGI_VECTOR_BYTES = 16 };
+
+tgi_view tgi_whole_view(tg_buffer *buffer);
+/* Makes a bind group from one view per binding; with the lock held and a scope open. */
+WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, const tgi_view *views);
 
 static inline uint64_t tgi_round_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
@@ -282,19 +292,21 @@ typedef struct tgi_step {
   WGPUBindGroup group;             /* NULL: there are no workgroups, and the step is skipped */
   uint32_t groups[3];              /* workgroups along x, y, z; under the replay's run lock */
   uint32_t made[3];                /* the workgroups with which the replay was created */
+  size_t first_binding;            /* in the replay's list */
+  uint32_t uniform_offset;
 } tgi_step;
 
 /* The timestamps that a run takes. TGI_EACH: before the first dispatch and after each. TGI_ENDS: before the first dispatch and
  * twice after the last. */
 typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;
 
-/* Encodes steps as one compute pass. */
-void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t count, tgi_timestamping timestamping,
-                      WGPUQuerySet queries);
+/* Encodes steps as one compute pass. `groups` has a bind group for each step that does not use its own; it may be NULL. */
+void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, const WGPUBindGroup *groups, size_t count,
+                      tgi_timestamping timestamping, WGPUQuerySet queries);
 /* Encodes and submits steps, and closes the scope; with the lock held. */
 int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, size_t count, tgi_ticket *ticket, tg_error *err);
 
-/* ---- replay.c, reshape.c, run.c, slots.c, timestamps.c ---------------------------------------------------------------------- */
+/* ---- bindings.c, replay.c, reshape.c, run.c, slots.c, timestamps.c ---------------------------------------------------------------------- */
 
 typedef struct tgi_slot {
   tg_buffer *buffer;               /* large enough for every shape that the plan accepts */
@@ -307,7 +319,7 @@ typedef struct tgi_slot {
   bool written;                    /* this run has written to `mapped` */
 } tgi_slot;
 
-enum { CHECK_BYTES = 16 };
+enum { CHECK_BYTES = 16, TGI_NO_PORT = UINT32_MAX };
 
 struct tg_replay {
   tgi_ending ending;               /* first, so that its address is the replay's */
@@ -318,6 +330,9 @@ struct tg_replay {
   size_t step_count;
   tg_buffer **buffers;             /* one reference per binding, then one to the uniforms */
   size_t buffer_count;
+  uint32_t *ports;                 /* per binding: the input or output that has this buffer, or TGI_NO_PORT */
+  struct tgi_bindings *bindings;   /* see bindings.c; NULL before the first run with tensors on the device */
+  uint64_t bound_runs;             /* runs that looked up `bindings`; both under run_lock */
   tgi_slot *inputs, *outputs, *states;             /* one array, because outputs and states are read back in the same way */
   size_t input_count, output_count, state_count;
   tg_buffer *check;                /* or NULL */
@@ -337,7 +352,7 @@ struct tg_replay {
   WGPUSubmissionIndex in_flight[2];   /* of the newest runs that were not waited for, or 0; under run_lock */
   WGPUQuerySet queries;            /* made by the first run that takes timestamps; under run_lock */
   tg_buffer *resolved;
-  atomic_ullong runs, failures, uploaded, downloaded, last_nanoseconds;
+  atomic_ullong runs, failures, uploaded, downloaded, copied, last_nanoseconds;
 };
 
 /* Everything that depends on the shapes of a run, for one replay: the values that `symbols` yields for them. */
@@ -357,9 +372,12 @@ typedef struct tgi_ports {
 } tgi_ports;
 
 typedef struct tgi_traffic {
-  uint64_t uploaded, downloaded, nanoseconds;
+  uint64_t uploaded, downloaded, copied, nanoseconds;
 } tgi_traffic;
 
+/* Writes one view for each binding of a step. */
+void tgi_step_views(const tg_replay *replay, const tgi_step *step, tgi_view *views);
+void tgi_bindings_release(tg_replay *replay);
 bool tgi_is_mappable(const tgi_slot *slot, WGPUMapMode mode);   /* whether the buffer itself can be mapped: it needs no staging */
 bool tgi_can_map(const tgi_slot *slot, WGPUMapMode mode);       /* whether it can be mapped now: it is mappable and has bytes */
 /* Unmaps the buffers that the last run left mapped, because wgpu refuses mapped buffers in a submission; with both locks held. */

@@ -1,7 +1,7 @@
 /* Compute pipelines, their bind groups, and warming them up. */
 #include "core/internal.h"
 
-enum { MAX_BINDINGS = 32, UNIFORM_BYTES = 256, SCRATCH_BYTES = 4096 };
+enum { SCRATCH_BYTES = 4096 };
 
 static WGPUStringView view(const char *text) { return (WGPUStringView){text, strlen(text)}; }
 
@@ -17,7 +17,7 @@ static WGPUShaderModule make_module(tg_device *device, const char *wgsl, tg_erro
 
 static int make_layout(tg_pipeline *pipeline, tg_error *err) {
   tg_device *device = pipeline->device;
-  WGPUBindGroupLayoutEntry entries[MAX_BINDINGS] = {0};
+  WGPUBindGroupLayoutEntry entries[TGI_MAX_BINDINGS] = {0};
   for (size_t i = 0; i < pipeline->binding_count; i++) {
     char kind = pipeline->kinds[i];
     entries[i].binding = (uint32_t)i;
@@ -55,8 +55,8 @@ static int fill_pipeline(tg_pipeline *pipeline, const char *wgsl, tg_error *err)
 
 tg_pipeline *tg_pipeline_create(tg_device *device, const char *wgsl, const char *kinds, tg_error *err) {
   size_t count = strlen(kinds);
-  if (strspn(kinds, "urw") != count || count > MAX_BINDINGS)
-    return tgi_none(err, "\"%s\" is not a list of at most %d bindings of kind u, r or w.", kinds, MAX_BINDINGS);
+  if (strspn(kinds, "urw") != count || count > TGI_MAX_BINDINGS)
+    return tgi_none(err, "\"%s\" is not a list of at most %d bindings of kind u, r or w.", kinds, TGI_MAX_BINDINGS);
   tg_pipeline *pipeline = calloc(1, sizeof *pipeline + count + 1);
   if (!pipeline) return (tgi_no_memory(err, "a pipeline"), NULL);
   pipeline->refs = 1;
@@ -87,24 +87,25 @@ void tg_pipeline_release(tg_pipeline *pipeline) {
   free(pipeline);
 }
 
-WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, tg_buffer *const *buffers, tg_buffer *uniforms,
-                       uint32_t uniform_offset) {
-  WGPUBindGroupEntry entries[MAX_BINDINGS] = {0};
+tgi_view tgi_whole_view(tg_buffer *buffer) {
+  return (tgi_view){buffer, 0, tgi_round_up(buffer->bytes ? buffer->bytes : 4, 4)};
+}
+
+WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, const tgi_view *views) {
+  WGPUBindGroupEntry entries[TGI_MAX_BINDINGS] = {0};
   for (size_t i = 0; i < pipeline->binding_count; i++) {
-    bool uniform = pipeline->kinds[i] == 'u';
-    tg_buffer *buffer = buffers[i] ? buffers[i] : uniforms;
     entries[i].binding = (uint32_t)i;
-    entries[i].buffer = buffer->wgpu;
-    entries[i].offset = uniform ? uniform_offset : 0;
-    entries[i].size = uniform ? UNIFORM_BYTES : tgi_round_up(buffer->bytes ? buffer->bytes : 4, 4);
+    entries[i].buffer = views[i].buffer->wgpu;
+    entries[i].offset = views[i].offset;
+    entries[i].size = views[i].bytes;
   }
   WGPUBindGroupDescriptor descriptor = {
       .layout = pipeline->layout, .entryCount = pipeline->binding_count, .entries = entries};
   return W(DeviceCreateBindGroup)(pipeline->device->wgpu, &descriptor);
 }
 
-void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t count, tgi_timestamping timestamping,
-                      WGPUQuerySet queries) {
+void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, const WGPUBindGroup *groups, size_t count,
+                      tgi_timestamping timestamping, WGPUQuerySet queries) {
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
   const tg_pipeline *current = NULL;
   if (timestamping) W(ComputePassEncoderWriteTimestamp)(pass, queries, 0);
@@ -113,7 +114,7 @@ void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t 
     if (step->group) {
       if (step->pipeline != current) W(ComputePassEncoderSetPipeline)(pass, step->pipeline->wgpu);
       current = step->pipeline;
-      W(ComputePassEncoderSetBindGroup)(pass, 0, step->group, 0, NULL);
+      W(ComputePassEncoderSetBindGroup)(pass, 0, groups && groups[i] ? groups[i] : step->group, 0, NULL);
       W(ComputePassEncoderDispatchWorkgroups)(pass, step->groups[0], step->groups[1], step->groups[2]);
     }
     if (timestamping == TGI_EACH) W(ComputePassEncoderWriteTimestamp)(pass, queries, (uint32_t)i + 1);
@@ -126,16 +127,18 @@ void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, size_t 
 int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, size_t count, tgi_ticket *ticket,
                      tg_error *err) {
   WGPUCommandEncoder encoder = W(DeviceCreateCommandEncoder)(device->wgpu, NULL);
-  tgi_encode_steps(encoder, steps, count, TGI_NO_TIMESTAMPS, NULL);
+  tgi_encode_steps(encoder, steps, NULL, count, TGI_NO_TIMESTAMPS, NULL);
   return tgi_submit(device, tgi_finish(device, encoder, mark, err), NULL, 0, ticket, err);
 }
 
 static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_error *err) {
   tg_device *device = pipeline->device;
   tgi_ticket ticket;
+  tgi_view views[TGI_MAX_BINDINGS];
+  for (size_t i = 0; i < pipeline->binding_count; i++) views[i] = tgi_whole_view(buffers[i]);
   tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
-  tgi_step step = {pipeline, tgi_bind(pipeline, buffers, NULL, 0), {1, 1, 1}, {0}};
+  tgi_step step = {.pipeline = pipeline, .group = tgi_bind(pipeline, views), .groups = {1, 1, 1}};
   int failed = tgi_submit_steps(device, mark, &step, 1, &ticket, err);
   if (step.group) W(BindGroupRelease)(step.group);
   tgi_device_unlock(device);
@@ -144,11 +147,11 @@ static int dispatch_once(tg_pipeline *pipeline, tg_buffer *const *buffers, tg_er
 }
 
 static int warm_up(tg_pipeline *pipeline, tg_error *err) {
-  tg_buffer *buffers[MAX_BINDINGS] = {0};
+  tg_buffer *buffers[TGI_MAX_BINDINGS] = {0};
   int failed = 0;
   for (size_t i = 0; i < pipeline->binding_count && !failed; i++) {
     bool uniform = pipeline->kinds[i] == 'u';
-    buffers[i] = tgi_buffer_create(pipeline->device, uniform ? UNIFORM_BYTES : SCRATCH_BYTES,
+    buffers[i] = tgi_buffer_create(pipeline->device, uniform ? TGI_UNIFORM_BYTES : SCRATCH_BYTES,
                                    uniform ? WGPUBufferUsage_Uniform : WGPUBufferUsage_Storage, err);
     failed = !buffers[i];
   }

@@ -68,9 +68,18 @@ static bool copy_slots(tg_replay *replay, const tg_replay_spec *spec) {
   return true;
 }
 
+/* Returns the input or output that has this buffer. Outputs are counted after inputs. */
+static uint32_t port_of(const tg_replay *replay, const tg_buffer *buffer) {
+  size_t count = replay->input_count + replay->output_count;
+  for (size_t i = 0; i < count; i++)
+    if (replay->inputs[i].buffer == buffer) return (uint32_t)i;
+  return TGI_NO_PORT;
+}
+
 static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   replay->steps = tgi_zeros(&replay->memory, spec->dispatch_count, sizeof *replay->steps);
   replay->buffers = tgi_zeros(&replay->memory, spec->binding_count + 1, sizeof *replay->buffers);
+  replay->ports = tgi_zeros(&replay->memory, spec->binding_count + 1, sizeof *replay->ports);
   if (!copy_slots(replay, spec)) return false;
   replay->step_count = spec->dispatch_count;
   replay->buffer_count = spec->binding_count + 1;
@@ -78,17 +87,33 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
     if ((replay->buffers[i] = spec->bindings[i])) tgi_retain(spec->bindings[i]);
   if ((replay->buffers[spec->binding_count] = spec->uniforms)) tgi_retain(spec->uniforms);
   if ((replay->check = spec->check)) tgi_retain(spec->check);
-  for (size_t i = 0; i < spec->dispatch_count; i++)
-    tgi_retain(replay->steps[i].pipeline = spec->dispatches[i].pipeline);
+  for (size_t i = 0; i < spec->dispatch_count; i++) {
+    const tg_dispatch_spec *dispatch = &spec->dispatches[i];
+    replay->steps[i] = (tgi_step){.pipeline = dispatch->pipeline,
+                                  .first_binding = dispatch->first_binding,
+                                  .uniform_offset = dispatch->uniform_offset};
+    tgi_retain(dispatch->pipeline);
+  }
+  for (size_t i = 0; i < spec->binding_count; i++) replay->ports[i] = port_of(replay, replay->buffers[i]);
   return true;
 }
 
+void tgi_step_views(const tg_replay *replay, const tgi_step *step, tgi_view *views) {
+  tg_buffer *uniforms = replay->buffers[replay->buffer_count - 1];
+  for (size_t i = 0; i < step->pipeline->binding_count; i++) {
+    tg_buffer *buffer = replay->buffers[step->first_binding + i];
+    if (step->pipeline->kinds[i] != 'u') views[i] = tgi_whole_view(buffer);
+    else views[i] = (tgi_view){buffer ? buffer : uniforms, step->uniform_offset, TGI_UNIFORM_BYTES};
+  }
+}
+
 static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
+  tgi_view views[TGI_MAX_BINDINGS];
   for (size_t i = 0; i < spec->dispatch_count; i++) {
     const tg_dispatch_spec *dispatch = &spec->dispatches[i];
-    if (dispatch->x && dispatch->y && dispatch->z)
-      replay->steps[i].group = tgi_bind(dispatch->pipeline, spec->bindings + dispatch->first_binding, spec->uniforms,
-                                        dispatch->uniform_offset);
+    tgi_step *step = &replay->steps[i];
+    tgi_step_views(replay, step, views);
+    if (dispatch->x && dispatch->y && dispatch->z) step->group = tgi_bind(step->pipeline, views);
   }
 }
 
@@ -178,6 +203,7 @@ static void free_replay(tgi_ending *ending) {
   if (tgi_enter_release()) {
     for (size_t i = 0; i < replay->step_count; i++)
       if (replay->steps[i].group) W(BindGroupRelease)(replay->steps[i].group);
+    tgi_bindings_release(replay);
     if (replay->queries) W(QuerySetRelease)(replay->queries);
     tgi_leave_release();
   }
@@ -216,5 +242,6 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out) {
                        .failures = replay->failures,
                        .uploaded_bytes = replay->uploaded,
                        .downloaded_bytes = replay->downloaded,
-                       .last_nanoseconds = replay->last_nanoseconds};
+                       .last_nanoseconds = replay->last_nanoseconds,
+                       .copied_bytes = replay->copied};
 }

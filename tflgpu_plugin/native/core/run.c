@@ -11,7 +11,7 @@ enum {
 static void encode(const tgi_run *r, bool staged, WGPUCommandEncoder encoder) {
   tgi_ports_encode_inputs(r, staged, encoder);
   if (r->replay->check) W(CommandEncoderClearBuffer)(encoder, r->replay->check->wgpu, 0, CHECK_BYTES);
-  tgi_encode_steps(encoder, r->replay->steps, r->steps, r->timestamping, r->replay->queries);
+  tgi_encode_steps(encoder, r->replay->steps, tgi_bindings_groups(r), r->steps, r->timestamping, r->replay->queries);
   tgi_ports_encode_outputs(r, encoder);
 }
 
@@ -92,7 +92,7 @@ static int submit(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
     return 1;
   }
   tgi_unmap_ports(r->replay);
-  int failed = drop_prepared(r, err);
+  int failed = drop_prepared(r, err) || tgi_bindings_find(r, err);
   unsigned mark = tgi_scope_begin(device);
   tgi_write_uniforms(r->replay);
   tgi_ports_write(r);
@@ -146,6 +146,7 @@ static void count(tgi_run *r, int failed) {
   atomic_fetch_add(failed ? &replay->failures : &replay->runs, 1);
   atomic_fetch_add(&replay->uploaded, r->traffic.uploaded);
   atomic_fetch_add(&replay->downloaded, r->traffic.downloaded);
+  atomic_fetch_add(&replay->copied, r->traffic.copied);
   atomic_store(&replay->last_nanoseconds, r->traffic.nanoseconds);
 }
 

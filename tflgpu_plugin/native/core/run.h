@@ -13,6 +13,7 @@ typedef struct tgi_run {
   bool keeps_states;
   uint64_t *timestamps;
   size_t steps;
+  const struct tgi_bindings *bindings;   /* bind groups for tensors on the device, or NULL */
   bool staged;                     /* inputs that cannot be mapped were written to the staging buffer */
   tgi_timestamping timestamping;
   bool reads_back;                 /* results or the check come through the staging buffer */
@@ -20,6 +21,14 @@ typedef struct tgi_run {
   uint64_t start;
   tgi_traffic traffic;
 } tgi_run;
+
+/* ---- bindings.c: tensors on the device that kernels access where they are ------------------------------------------------ */
+
+/* Finds or makes the bind groups of a run, with both locks held. */
+int tgi_bindings_find(tgi_run *r, tg_error *err);
+const WGPUBindGroup *tgi_bindings_groups(const tgi_run *r);    /* see tgi_encode_steps */
+/* Returns whether kernels access the tensor at a port where it is. Outputs are counted after inputs. */
+bool tgi_is_bound(const tgi_run *r, size_t port);
 
 /* ---- run_ports.c: inputs and results of a run, with the run lock held ---------------------------------------------------- */
 

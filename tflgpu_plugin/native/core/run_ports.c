@@ -67,6 +67,7 @@ void tgi_ports_write(tgi_run *r) {
   const tg_replay *replay = r->replay;
   for (size_t i = 0; i < replay->input_count; i++) {
     const tgi_slot *slot = &replay->inputs[i];
+    if (r->inputs[i].device && !tgi_is_bound(r, i)) r->traffic.copied += slot->bytes;
     if (r->inputs[i].device || !slot->bytes) continue;
     if (!slot->written) tgi_write_padded(slot->buffer, r->inputs[i].host, slot->bytes);
     r->traffic.uploaded += slot->bytes;
@@ -88,6 +89,7 @@ static void copy(WGPUCommandEncoder encoder, const tg_buffer *from, uint64_t fro
 void tgi_ports_encode_inputs(const tgi_run *r, bool staged, WGPUCommandEncoder encoder) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     const tgi_slot *slot = &r->replay->inputs[i];
+    if (tgi_is_bound(r, i)) continue;
     if (r->inputs[i].device) copy(encoder, r->inputs[i].device, r->inputs[i].offset, slot->buffer, 0, slot->bytes);
     else if (staged && is_staged(slot)) copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, slot->bytes);
   }
@@ -109,15 +111,22 @@ void tgi_ports_start_readbacks(const tgi_run *r, WGPUSubmissionIndex index) {
     if (readback_of(r, i)) tgi_readback_start(readback_of(r, i), index);
 }
 
+/* Returns whether kernels write a result to the tensor at its port. */
+static bool is_bound(const tgi_run *r, size_t i) {
+  return i < r->replay->output_count && tgi_is_bound(r, r->replay->input_count + i);
+}
+
 void tgi_ports_encode_outputs(const tgi_run *r, WGPUCommandEncoder encoder) {
   const tg_replay *replay = r->replay;
   for (size_t i = 0; i < tgi_result_count(r); i++) {
     const tgi_slot *slot = &replay->outputs[i];
     const tg_port *port = tgi_result(r, i);
-    if (port->device) copy(encoder, slot->buffer, 0, port->device, port->offset, slot->bytes);
+    const tg_buffer *made = is_bound(r, i) ? port->device : slot->buffer;
+    uint64_t offset = is_bound(r, i) ? port->offset : 0;
+    if (port->device && !is_bound(r, i)) copy(encoder, made, 0, port->device, port->offset, slot->bytes);
     if (tgi_destination(r, i) && !tgi_can_map(slot, WGPUMapMode_Read))
-      copy(encoder, slot->buffer, 0, replay->readback, slot->place, slot->bytes);
-    if (readback_of(r, i)) copy(encoder, slot->buffer, 0, tgi_readback_buffer(readback_of(r, i)), 0, slot->bytes);
+      copy(encoder, made, offset, replay->readback, slot->place, slot->bytes);
+    if (readback_of(r, i)) copy(encoder, made, offset, tgi_readback_buffer(readback_of(r, i)), 0, slot->bytes);
   }
   if (replay->check) copy(encoder, replay->check, 0, replay->readback, check_place(replay), CHECK_BYTES);
 }
@@ -128,6 +137,7 @@ void tgi_ports_list_mappings(tgi_run *r) {
   r->reads_back = replay->check != NULL;
   for (size_t i = 0; i < tgi_result_count(r); i++) {
     const tgi_slot *slot = &replay->outputs[i];
+    if (tgi_result(r, i)->device && !is_bound(r, i)) r->traffic.copied += slot->bytes;
     if (!tgi_destination(r, i) || !slot->bytes) continue;
     if (tgi_can_map(slot, WGPUMapMode_Read)) map_later(r, slot->buffer, slot->bytes, WGPUMapMode_Read);
     else r->reads_back = true;

@@ -169,6 +169,7 @@ typedef struct tg_run_options {
 typedef struct tg_counters {
   uint64_t runs, failures, uploaded_bytes, downloaded_bytes;
   uint64_t last_nanoseconds;       /* wall time of the last run, without fetching timestamps */
+  uint64_t copied_bytes;           /* between tensors on the device and the buffers of the replay */
 } tg_counters;
 
 /* One inference: writes inputs, submits one compute pass, waits once, reads outputs. states[i].host is host memory that is
