@@ -14,6 +14,7 @@ from tflgpu_plugin.providers import COUNTED, Builder
 
 WHOLE = (0.0, 1.0)  # the region that covers an axis completely
 CROPPED = "tf_crop_and_resize"
+EXACT = 1 << 24  # up to which integers are exact in float32
 MOST_PLACES = 1 << 20  # limit of positions in a grid, which is a constant
 SAMPLED = needs(
     "rank.unsupported",
@@ -36,7 +37,9 @@ def resize(e: Builder) -> int:
         x, spatial = e.reshape(x, (1, *e.shape(), 1)), [0, 1]
     else:  # the axes of the op are [batch, spatial..., channels]
         x, spatial = (e.channels_last(x) if last else x), [k + last for k in range(1, rank - 1)]
-    attributes = {**_how(e), "scales": tuple(made.scales[axis] for axis in spatial)}
+    attributes, scales = _how(e), tuple(made.scales[axis] for axis in spatial)
+    if None not in scales:
+        attributes["scales"] = scales
     if _region(e) is not None:
         attributes["roi"] = tuple(bound for axis in spatial for bound in made.regions[axis])
     y = e.add("resize", x, e.index([made.sizes[axis] for axis in spatial]), **attributes)
@@ -130,26 +133,27 @@ def _region(e: Builder) -> Array | None:
 
 
 class Change(NamedTuple):
-    """How each axis is resized: `scales`, `sizes` (extents of the result), and `regions`, (start,
-    end) as fractions of the input's extent."""
+    """How each axis is resized: `scales` (None: the ratio of the extents), `sizes` (extents of the
+    result), and `regions`, (start, end) as fractions of the input's extent."""
 
-    scales: list[float]
+    scales: list[float | None]
     sizes: list[int]
     regions: list[tuple[float, float]]
 
 
 def _change(e: Builder) -> Change:
     """Returns how each axis of the input is resized."""
-    shape, axes, scales, sizes = e.shape(), _axes(e), _scales(e), _sizes(e)
+    shape, axes, sizes = e.shape(), _axes(e), _sizes(e)
+    scales: Sequence[float | None] = _scales(e)
     if sizes:
-        scales = [n / shape[axis] for axis, n in zip(axes, sizes, strict=True)]
+        scales = [1.0 if n == shape[axis] else None for axis, n in zip(axes, sizes, strict=True)]
         policy = e.text("keep_aspect_ratio_policy", "stretch")
         if kept := {"not_larger": min, "not_smaller": max}.get(policy):
-            scales = [kept(scales)] * len(axes)
-            sizes = [int(np.floor(scales[0] * shape[axis] + 0.5)) for axis in axes]
-    else:  # in float32, as the host's kernel computes it
-        pairs = zip(axes, scales, strict=True)
-        sizes = [int(np.float32(shape[axis]) * np.float32(scale)) for axis, scale in pairs]
+            scale = kept(n / shape[axis] for axis, n in zip(axes, sizes, strict=True))
+            scales = [scale] * len(axes)
+            sizes = [int(np.floor(scale * shape[axis] + 0.5)) for axis in axes]
+    else:
+        sizes = [_scaled(shape[axis], scale) for axis, scale in zip(axes, _scales(e), strict=True)]
     made = Change([1.0] * len(shape), list(shape), [WHOLE] * len(shape))
     region = _region(e)
     for k, axis in enumerate(axes):
@@ -159,13 +163,21 @@ def _change(e: Builder) -> Change:
     return made
 
 
+def _scaled(extent: int, scale: float) -> int:
+    """Returns the extent times the scale, in float32, as the host's kernel computes it."""
+    numerator, denominator = np.float32(scale).as_integer_ratio()
+    if extent * numerator <= EXACT:
+        return extent * numerator // denominator
+    return int(np.float32(extent) * np.float32(scale))
+
+
 def _changed(e: Builder) -> set[int]:
     """Returns the axes that are resized; none if all keep their extents: onnxruntime then copies
     the input, whatever the scales are."""
     shape, made = e.shape(), _change(e)
     axes = enumerate(zip(shape, *made, strict=True))
     stays = tuple(made.sizes) == shape
-    return set() if stays else {k for k, (n, *rest) in axes if rest != [1, n, WHOLE]}
+    return set() if stays else {k for k, (n, *rest) in axes if rest != [1.0, n, WHOLE]}
 
 
 # ---- conditions ----------------------------------------------------------------------------------
@@ -236,8 +248,11 @@ def _smooth(e: Builder) -> bool:
     if not e.integer("antialias"):
         return True
     # Where an axis grows, onnxruntime treats its edges differently.
-    shrinks = e.rank() == 4 and _changed(e) <= {2, 3} and max(_change(e).scales) <= 1
-    return shrinks and _mode(e) != "nearest" and _coordinates(e) != CROPPED
+    made = _change(e)
+    sides = zip(made.scales, made.sizes, e.shape(), strict=True)
+    shrinks = all(n <= extent if scale is None else scale <= 1 for scale, n, extent in sides)
+    images = e.rank() == 4 and _changed(e) <= {2, 3}
+    return images and shrinks and _mode(e) != "nearest" and _coordinates(e) != CROPPED
 
 
 RESIZE = (

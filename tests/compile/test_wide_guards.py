@@ -10,8 +10,9 @@ import pytest
 
 from tests.support.net import FIRST, LAST, WINDOW, Net
 from tflgpu_plugin.compile.template import template
-from tflgpu_plugin.ir import Graph, Target
+from tflgpu_plugin.ir import Graph, Quantization, Target, Tensor
 from tflgpu_plugin.ir.extent import Trace
+from tflgpu_plugin.ir.symbolic import integers
 
 TARGETS = {
     "software": Target(software=True, vendor="software", subgroup_size=8),
@@ -56,8 +57,24 @@ def between(net: Net, n: int) -> int:
     return net.op("add", y, net.op("transpose", net.input((1, n, 12, 8)), perm=FIRST))
 
 
+def resized(net: Net, n: int) -> int:
+    """To sizes that follow from the input's."""
+    sizes = net.constant(integers([3 * n, n + 5]), "i32")
+    how = {"mode": "linear", "coordinates": "half_pixel"}
+    return net.op("resize", net.input((1, n, n, 8)), sizes, **how)
+
+
+def doubled(net: Net, n: int) -> int:
+    sizes = net.constant(integers([2 * n, 2 * n]), "i32")
+    scale = Quantization((0.1,), (3,), 0)
+    x = net.input((1, n, n, 8), "i8", scale)
+    made = Tensor("", (), "i8", quantization=scale)
+    how = {"align_corners": False, "half_pixel_centers": True}
+    return net.op("resize_bilinear", x, sizes, made=made, **how)
+
+
 GRAPHS: tuple[Callable[[Net, int], int], ...] = (
-    attention, rows, transposed, mean, deep, branches, between,
+    attention, rows, transposed, mean, deep, branches, between, resized, doubled,
 )  # fmt: skip
 
 

@@ -170,6 +170,8 @@ def test_buffers_grow_by_more_where_they_grow_in_small_steps() -> None:
     assert found.rooms[0] == {0: 120} and {0: 134} in found.rooms
     reshaping.of(given(3, 400, 7, 5), EXTENTS, make)
     assert found.rooms[:2] == [{0: 500}, {0: 400}]
+    reshaping.of(given(3, 520, 7, 5), EXTENTS, make)
+    assert found.rooms[:2] == [{0: 650}, {0: 520}]
 
 
 def test_an_error_reaches_the_caller_and_nothing_is_kept() -> None:

@@ -4,6 +4,7 @@ is needed."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.refused import code
-from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, Tensor
+from tflgpu_plugin.ir import Graph, Node, Quantization, Refusal, Shape, Target, Tensor
 from tflgpu_plugin.ops import (
     arg,
     detection,
@@ -75,6 +76,8 @@ def asks(*given: Any, **more: Any) -> partial[Refusal | None]:
 IMAGE: Shape = (4, 6, 8, 3)
 MANY, LINE, ROW = arg.MAX_COUNT, scan.MAX_LINE, top_k.MAX_ROW
 CHANNELS, INDEX, ROUNDS = softmax.MAX_CHANNELS, resize.MAX_EXTENT, MAX_LOOP_ROUNDS
+STEPS = {"align_corners": False, "half_pixel_centers": False}
+BYTES = Tensor("x", (1, INDEX // 16, 1, 1), "i8", quantization=Quantization((0.1,), (0,), 0))
 softly = partial(asks, "soft_non_max_suppression", results=3)
 SOFT = non_max_suppression.MAX_COMPARISONS // 512 - 512
 DETECTED: dict[str, Any] = {"count": 3, "each": None, "classes": 5, "least": 0.5, "overlap": 0.5,
@@ -393,6 +396,12 @@ CASES: list[tuple[partial[Refusal | None], str | None]] = [
     (asks("resize", IMAGE, [5, 5], scales=(1.0,)), "attribute.invalid"),
     (asks("resize", (1, INDEX, 1, 1), [5, 5]), None),
     (asks("resize", (1, INDEX + 1, 1, 1), [5, 5]), "shape.too_large"),
+    (asks("resize_bilinear", (1, INDEX, 1, 1), [5, 5], **STEPS), None),
+    (asks("resize_bilinear", BYTES, [5, 5], **STEPS), None),
+    (
+        asks("resize_bilinear", replace(BYTES, shape=(1, INDEX // 16 + 1, 1, 1)), [5, 5], **STEPS),
+        "shape.too_large",
+    ),
 ]
 
 

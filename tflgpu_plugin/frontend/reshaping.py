@@ -79,7 +79,7 @@ class Symbolic:
         for symbol, value in values.items():
             step = value - max(room[symbol] for room in self.rooms)
             if step > 0:
-                small = 2 * MARGIN * step <= value
+                small = STEPS * step <= max(value, STEPS)
                 wide[symbol] = value + max(value // MARGIN, STEPS * step if small else 0)
         others = (room for room in self.rooms if any(room[k] > n for k, n in wide.items()))
         self.rooms = [wide, values, *others][: 2 * KEPT]  # sizes may also fall with a symbol

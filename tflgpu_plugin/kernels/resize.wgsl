@@ -1,6 +1,37 @@
 // Bilinear resize: one thread per output pixel and `chunk` channel slices, so that the coordinates of a pixel are computed
-// once. `table` holds (lower, upper, fraction) for each output row, then for each column. 8-bit numbers are interpolated as in
-// TFLite's reference kernels: int8 with integers; uint8 in float32, with a half added before truncation.
+// once. They are rounded as on hosts, so that results are, too. 8-bit numbers are interpolated as in TFLite's reference kernels:
+// int8 with integers; uint8 in float32, with a half added before truncation.
+//
+// Variant: rule, the coordinates' (ten_bits: integers with 10 fractional bits; step, step_centers, step_corners: as in TFLite;
+// others: as in ONNX); scaled, with factors as parameters, not the ratio of the extents; whole, the type of 8-bit numbers.
+{% if rule == "ten_bits" %}
+fn neighbours(index: u32, step: u32, start: i32, extent: u32) -> vec3f {
+  let at = u32(clamp(i32(index * step) + start, 0, i32(1024u * (extent - 1u))));
+  return vec3f(vec2f(vec2u(at, min(at + 1023u, 1024u * (extent - 1u))) / 1024u), f32(at % 1024u) / 1024.0);
+}
+{% else %}
+// v, a product whose rounding the device must not fuse with what follows: the number that is added to its bits is 0.
+fn rounded(v: vec4f) -> vec4f { return bitcast<vec4f>(bitcast<vec4u>(v) + vec4u(p.batch >> 31u)); }
+// For row and column `index`, of these extents.
+fn coordinates(index: vec4f, given: vec4f, made: vec4f) -> vec4f {
+{% set scale = "vec4f(p.row_scale, p.column_scale, 1.0, 1.0)" if scaled else "divided_exactly(made, given)" %}
+{% if rule == "step" %}
+  return rounded(index * divided_exactly(given, made));
+{% elif rule == "step_centers" %}
+  return rounded((index + 0.5) * divided_exactly(given, made)) - 0.5;
+{% elif rule == "step_corners" %}
+  return rounded(index * divided_exactly(given - 1.0, max(made - 1.0, vec4f(1.0))));
+{% elif rule == "align_corners" %}
+  return divided_exactly(rounded(index * (given - 1.0)), max(made - 1.0, vec4f(1.0)));
+{% elif rule == "asymmetric" %}
+  return divided_exactly(index, {{ scale }});
+{% elif rule == "pytorch_half_pixel" %}
+  return select(divided_exactly(index + 0.5, {{ scale }}) - 0.5, vec4f(), made == vec4f(1.0));
+{% else %}
+  return divided_exactly(index + 0.5, {{ scale }}) - 0.5;
+{% endif %}
+}
+{% endif %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
   let wi = group_id(wid);
@@ -9,8 +40,26 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let first = min(wi.y * p.chunk, p.slices);
   let last = min(first + p.chunk, p.slices);
   let pixel = divided(s, p.out_width);
-  let y = load_table(pixel.x);
-  let x = load_table(p.out_height + pixel.y);
+{% if rule == "ten_bits" %}
+  let y = neighbours(pixel.x, p.row_step, p.row_start, p.height);
+  let x = neighbours(pixel.y, p.column_step, p.column_start, p.width);
+{% else %}
+  let given = vec4f(f32(p.height), f32(p.width), 1.0, 1.0);
+  let made = vec4f(f32(p.out_height), f32(p.out_width), 1.0, 1.0);
+  let place = coordinates(vec4f(f32(pixel.x), f32(pixel.y), 0.0, 0.0), given, made);
+{% if rule.startswith("step") %}
+  let first_pixel = clamp(floor(place), vec4f(), given - 1.0);
+  let next_pixel = min(ceil(place), given - 1.0);
+  let share = place - first_pixel;
+{% else %}
+  let inside = clamp(place, vec4f(), given - 1.0);
+  let first_pixel = floor(inside);
+  let next_pixel = min(first_pixel + 1.0, given - 1.0);
+  let share = inside - first_pixel;
+{% endif %}
+  let y = vec3f(first_pixel.x, next_pixel.x, share.x);
+  let x = vec3f(first_pixel.y, next_pixel.y, share.y);
+{% endif %}
   let upper = u32(y.x) * p.width;
   let lower = u32(y.y) * p.width;
   let left = u32(x.x);

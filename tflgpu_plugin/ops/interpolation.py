@@ -1,7 +1,9 @@
-"""Tables of the input indices and weights that a resized axis reads: float32 [out, taps, 2], an
-input index (-1: outside) and a weight for each tap of each output index. They are computed on the
-CPU in float32, in the hosts' order of operations, so that rounding on the GPU cannot select another
-neighbour."""
+"""The input indices and weights that a resized axis reads.
+
+Between neighbours in an image the kernel computes them itself. Otherwise they are tables, float32
+[out, taps, 2]: an input index (-1: outside) and a weight for each tap of each output index. Tables
+are computed on the CPU in float32, in the hosts' order of operations, so that rounding on the GPU
+cannot select another neighbour."""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ import numpy as np
 from tflgpu_plugin.ir import Array
 
 
-def bilinear(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """Returns the table of `ComputeInterpolationValues` in
-    tensorflow/lite/kernels/internal/reference/resize_bilinear.h."""
-    half, scale = np.float32(0.5), _step(extent, out, align_corners)
-    index = np.arange(out, dtype=np.float32)
-    at = (index + half) * scale - half if half_pixel_centers else index * scale
-    lower = np.maximum(np.floor(at), np.float32(0))
-    upper = np.minimum(np.ceil(at), np.float32(extent - 1))
-    # The host does not clamp the lower index to the last one, which rounding may exceed by one.
-    lower = np.minimum(lower, np.float32(extent - 1))
-    return _pair(lower, upper, at - lower)
+def ten_bits(
+    extent: int, out: int, align_corners: bool, half_pixel_centers: bool
+) -> tuple[int, int]:
+    """Returns (step, start) of the coordinates for int8 tensors, index * step + start, which the
+    host computes with 10 fractional bits (`ComputeInterpolationValuesInteger`): they drift far from
+    the origin."""
+    one = 1 << 10
+    step = (one * extent + out // 2) // out
+    if align_corners and out > 1:
+        step = (one * (extent - 1) + (out - 1) // 2) // (out - 1)
+    return step, step // 2 - one // 2 if half_pixel_centers else 0
 
 
 def _step(extent: int, out: int, align_corners: bool) -> np.float32:
@@ -38,22 +40,6 @@ def _pair(lower: Array, upper: Array, fraction: Array) -> Array:
     weights = np.stack([1 - fraction, fraction], axis=1)
     table = np.stack([np.stack([lower, upper], axis=1), weights], axis=2)
     return np.asarray(table, np.float32)
-
-
-def bilinear_int8(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """Returns the table for int8 tensors, for which the host computes with 10 fractional bits
-    (`ComputeInterpolationValuesInteger`): its coordinates drift far from the origin."""
-    one = 1 << 10
-    scale = (one * extent + out // 2) // out
-    if align_corners and out > 1:
-        scale = (one * (extent - 1) + (out - 1) // 2) // (out - 1)
-    at = np.arange(out, dtype=np.int64) * scale
-    if half_pixel_centers:
-        at += scale // 2 - one // 2
-    # Divided toward zero, as in C; the host does not clamp the lower index to the last one.
-    lower = np.minimum(np.maximum(np.trunc(at / one), 0), extent - 1)
-    upper = np.minimum(np.trunc((at + one - 1) / one), extent - 1)
-    return _pair(lower, upper, at / one - lower)
 
 
 def nearest(extent: int, out: int, align_corners: bool, half_pixel_centers: bool) -> Array:

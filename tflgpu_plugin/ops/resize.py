@@ -21,6 +21,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, Tensor, quantization
 from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Kernel, Lowering
@@ -34,6 +35,8 @@ COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners"),
     *("asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"),
 )
+# Those that a kernel computes for images; others are in tables.
+BETWEEN = {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
@@ -56,18 +59,20 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal(
             "attribute.invalid", "align_corners and half_pixel_centers exclude each other."
         )
-    cropped = node.attributes.get("coordinates") == "tf_crop_and_resize"
     counts = {"scales": size.size, "roi": 2 * size.size}
     wrong = [name for name in counts if len(node.attributes.get(name, ())) != counts[name]]
-    if any(name in node.attributes or (cropped and name == "roi") for name in wrong):
+    if any(name in node.attributes or (_is_cropped(node) and name == "roi") for name in wrong):
         said = f"Resizing takes {size.size} scales here, and {2 * size.size} numbers for roi."
         return Refusal("attribute.invalid", said)
     whole = quantization.is_integer(graph.tensors[node.operand()])
     if whole and not _copies(node):
         said = "Of integers the nearest ones are taken: use the mode nearest and another region."
         return Refusal("attribute.unsupported", said)
-    if any(extent > MAX_EXTENT for extent in shape):
-        return Refusal("shape.too_large", f"Resizing takes extents up to {MAX_EXTENT:,}.")
+    most = MAX_EXTENT
+    if node.op == "resize_bilinear" and graph.tensors[node.operand()].dtype == "i8":
+        most >>= 4  # coordinates have 10 fractional bits
+    if any(extent > most for extent in shape):
+        return Refusal("shape.too_large", f"Resizing takes extents up to {most:,}.")
     return None
 
 
@@ -78,29 +83,32 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lower(low: Lowering, node: Node) -> None:
-    """Records one launch with a table: of four neighbours per pixel for linear interpolation of
-    images, else of any taps."""
-    given, result = (low.graph.tensors[t] for t in (node.operand(), node.outputs[0]))
-    axes = enumerate(zip(given.shape[1:-1], _size(low.graph, node), strict=True))
+    """Records one launch: between four neighbours per pixel for linear interpolation of images,
+    else over a table of any taps."""
     if node.op == "resize":
-        tables = _tables(low.graph, node)
         coordinates = node.attributes.get("coordinates", "half_pixel")
-        linear = node.attributes.get("mode") == "linear" and coordinates != "tf_crop_and_resize"
-        if len(tables) == 2 and linear and not node.attributes.get("antialias"):
-            _between(low, node, tables)
+        linear = node.attributes.get("mode") == "linear" and not node.attributes.get("antialias")
+        if linear and coordinates in BETWEEN and len(_axes(low.graph, node)) == 2:
+            _between(low, node, coordinates, node.attributes.get("scales"))
         else:
-            _taps(low, node, tables)
+            _taps(low, node, _tables(low.graph, node))
         return
-    find = interpolation.bilinear_int8 if given.dtype == "i8" else interpolation.bilinear
-    rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
+    given, result = (low.graph.tensors[t] for t in (node.operand(), node.outputs[0]))
+    kinds = {"align_corners": "step_corners", "half_pixel_centers": "step_centers"}
+    rule = next((kind for name, kind in kinds.items() if node.attributes[name]), "step")
     whole = given if quantization.quantized(given) and quantization.alike(given, result) else None
-    _between(low, node, [find(*axis, *rule) for _, axis in axes], whole)
+    _between(low, node, "ten_bits" if given.dtype == "i8" else rule, stored=whole)
+
+
+def _axes(graph: Graph, node: Node) -> list[tuple[int, int]]:
+    """Returns the extents of the input and of the result, of each axis that is resized."""
+    return [*zip(graph.shape(node.operand())[1:-1], _size(graph, node), strict=True)]
 
 
 def _tables(graph: Graph, node: Node) -> list[Array]:
     """Returns the table of each axis."""
-    axes = zip(graph.shape(node.operand())[1:-1], _size(graph, node), strict=True)
-    return [interpolation.resized(*axis, k, node.attributes) for k, axis in enumerate(axes)]
+    axes = enumerate(_axes(graph, node))
+    return [interpolation.resized(*axis, k, node.attributes) for k, axis in axes]
 
 
 def _table(low: Lowering, node: Node, table: Array) -> Constant:
@@ -109,45 +117,45 @@ def _table(low: Lowering, node: Node, table: Array) -> Constant:
 
 
 def _between(
-    low: Lowering, node: Node, tables: Sequence[Array], stored: Tensor | None = None
-) -> None:
-    """Records the launch that interpolates each pixel between four neighbours, with (lower input
-    index, upper, fraction, 0) of each output row, then of each column. `stored` is an 8-bit tensor
-    whose stored numbers hosts interpolate."""
-    table = _table(low, node, np.concatenate([_pairs(table) for table in tables]))
-    scale, zero = (1.0, 0.0) if stored is None else quantization.parameters(stored)
-    _, height, width, _ = low.graph.shape(node.operand())
-    _, out_height, out_width, _ = low.graph.shape(node.outputs[0])
+    low: Lowering, node: Node, rule: str, scales: Sequence[float] | None = None,
+    stored: Tensor | None = None,
+) -> None:  # fmt: skip
+    """Records the launch that interpolates each pixel between four neighbours. `rule` names its
+    coordinates; `stored` is an 8-bit tensor whose stored numbers hosts interpolate."""
+    (height, out_height), (width, out_width) = _axes(low.graph, node)
     out = low.geometry(node.outputs[0])
     chunk = slices_per_thread(low.target, out)
+    parameters: dict[str, object] = {
+        "batch": out.batch, "slices": out.slices, "chunk": chunk, "spatial": out.spatial,
+        "height": height, "width": width, "out_height": out_height, "out_width": out_width,
+    }  # fmt: skip
+    if rule == "ten_bits":
+        parameters |= _steps(low, node)
+    if scales is not None:
+        parameters |= {"row_scale": float(scales[0]), "column_scale": float(scales[1])}
+    if stored:
+        scale, zero = quantization.parameters(stored)
+        parameters |= {"scale": scale, "zero": zero}
     low.dispatch(
         Kernel(
             "resize",
-            {
-                "batch": out.batch,
-                "slices": out.slices,
-                "chunk": chunk,
-                "spatial": out.spatial,
-                "height": height,
-                "width": width,
-                "out_height": out_height,
-                "out_width": out_width,
-                **({"scale": scale, "zero": zero} if stored else {}),
-            },
-            {"whole": stored.dtype if stored else ""},
+            parameters,
+            {"rule": rule, "scaled": scales is not None, "whole": stored.dtype if stored else ""},
         ),
         node,
-        {"x": node.operand(), "table": table},
+        {"x": node.operand()},
         {"out": node.outputs[0]},
         (-(-out.spatial // WORKGROUP), -(-out.slices // chunk), out.batch),
     )
 
 
-def _pairs(table: Array) -> Array:
-    """Returns the pairs of one axis, float32 [out, 4]."""
-    first, last = table[:, 0], table[:, -1]
-    fraction = last[:, 1] if table.shape[1] == 2 else np.zeros_like(last[:, 1])
-    return np.stack([first[:, 0], last[:, 0], fraction, np.zeros_like(fraction)], axis=1)
+def _steps(low: Lowering, node: Node) -> dict[str, object]:
+    rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
+    found: dict[str, object] = {}
+    for name, axis in zip(("row", "column"), _axes(low.graph, node), strict=True):
+        step, start = interpolation.ten_bits(*axis, *rule)
+        found |= {f"{name}_step": step, f"{name}_start": i32(start)}
+    return found
 
 
 def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
@@ -206,10 +214,13 @@ def nearest(graph: Graph, node: Node) -> list[View]:
     return [taken(shape, {k: interpolation.nearest(shape[k], size[k - 1], *rule) for k in axes})]
 
 
+def _is_cropped(node: Node) -> bool:
+    return bool(node.attributes.get("coordinates") == "tf_crop_and_resize")
+
+
 def _copies(node: Node) -> bool:
     """Whether all results are elements of the input."""
-    cropped = node.attributes.get("coordinates") == "tf_crop_and_resize"
-    return node.attributes.get("mode", "nearest") == "nearest" and not cropped
+    return node.attributes.get("mode", "nearest") == "nearest" and not _is_cropped(node)
 
 
 def decompose_integers(steps: Decomposition, node: Node) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tflgpu_plugin.ir import Geometry, Refusal, Shape, Target
+from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.ir.symbolic import i32
 
 BUSY_THREADS = 1 << 15  # threads that fill a large GPU
@@ -129,5 +130,9 @@ def refuse_window(
 def slices_per_thread(target: Target, stored: Geometry) -> int:
     """Returns how many channel slices a thread of one pixel computes: more share index arithmetic,
     but GPUs need many threads."""
-    few = 8 if target.software else max(1, stored.vectors // BUSY_THREADS)
-    return min(few, 8, stored.slices)
+    return min(8 if target.software else _slices_on_gpus(stored), stored.slices)
+
+
+@chooses
+def _slices_on_gpus(stored: Geometry) -> int:
+    return int(min(max(1, stored.vectors // BUSY_THREADS), 8))
