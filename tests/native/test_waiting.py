@@ -68,6 +68,13 @@ PUBLIC void tg_test_hook(void) {
   tgi_wgpu.QueueSubmitForIndex = counted_submit;
   tgi_wgpu.DeviceCreateBuffer = counted_create;
 }
+static WGPUFuture never(WGPUQueue queue, WGPUQueueWorkDoneCallbackInfo info) {
+  return (WGPUFuture){0};
+}
+
+PUBLIC void tg_test_drop(void) {
+  tgi_wgpu.QueueOnSubmittedWorkDone = never;
+}
 PUBLIC void tg_test_delay(void) {
   tgi_wgpu.QueueOnSubmittedWorkDone = when_polled;
 }
@@ -113,8 +120,23 @@ for seed in range(40):
     check(first, seed)
     elsewhere(check, second, seed + 1).join()
 assert counts()[0] == 0
-for seed in range(40): check(first, seed)     # alone again
-assert counts()[0] > 0
+waits = [made(check, first, seed)["waits"] for seed in range(10)]
+assert waits == [0] * 7 + [1] * 3, waits      # alone again
+"""
+GONE = """
+check(first, 1)
+elsewhere(check, second, 2).join()
+library.tg_test_drop()
+said = []
+def refused():
+    try: check(first, 3)
+    except native.NativeError as error: said.append(str(error))
+before = counts()[1]
+waiting = elsewhere(refused)
+while counts()[1] < before + 3: time.sleep(0.001)
+native.lib.tg_device_destroy(handle)
+waiting.join(100)
+assert not waiting.is_alive() and "The GPU device was lost" in said[0], said
 """
 HELD = """
 check(first, 1)
@@ -204,7 +226,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sandbox.rebuild(tmp_path_factory.mktemp("waiting"), added=HOOKS)
 
 
-@pytest.mark.parametrize("code", [ALONE, IN_TURNS, HELD], ids=["alone", "in turns", "held"])
+@pytest.mark.parametrize(
+    "code", [ALONE, IN_TURNS, HELD, GONE], ids=["alone", "in turns", "held", "gone"]
+)
 def test_who_waits(tree: Path, code: str) -> None:
     passes(tree, HEAD + code)
 
