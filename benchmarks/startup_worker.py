@@ -29,7 +29,7 @@ def main(host_name: str, model: str, options: str) -> None:
     host = hosts.host(host_name)
     content = Path(model).read_bytes()
     details = host.plain(content).get_input_details()
-    values = inputs.make(details, None, 0.0, 1.0)
+    values = inputs.make(details, inputs.Given())
 
     start, marks = time.process_time(), [time.perf_counter()]
     delegate = host.delegate(json.loads(options))

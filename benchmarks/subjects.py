@@ -76,7 +76,7 @@ def _file(name: str, path: Path, folder: Path, convertible: bool) -> Subject:
     folder.mkdir()
     picture, onnx = folder / "picture.npy", folder / "converted.onnx"
     details = hosts.host().plain(path).get_input_details()
-    (values,) = inputs.make(details, None, 0.0, 1.0)
+    (values,) = inputs.make(details, inputs.Given())
     np.save(picture, values)
 
     @cache

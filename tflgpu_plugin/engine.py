@@ -278,11 +278,14 @@ def restore_partition(
 
 
 @contextmanager
-def watch() -> Iterator[list[tuple[Partition, Instance]]]:
-    """Yields a list to which every partition and instance that this process builds meanwhile is
-    added, in order, whichever frontend asks for it. The list keeps them alive for callers that
-    inspect them."""
-    found: list[tuple[Partition, Instance]] = []
+def watch(
+    found: list[tuple[Partition, Instance]] | None = None,
+) -> Iterator[list[tuple[Partition, Instance]]]:
+    """Yields a list, by default a new one, to which every partition and instance that this process
+    builds meanwhile is added, in order, whichever frontend asks for it. The list keeps them alive
+    for callers that inspect them. Constants can be read while they are added; later, hosts may have
+    freed them."""
+    found = [] if found is None else found
     _watching.put(id(found), found)
     try:
         yield found

@@ -83,22 +83,22 @@ def test_files_that_are_no_models_get_a_sentence(model: bytes) -> None:
 def test_picture_is_scaled(tmp_path: Path) -> None:
     path = tmp_path / "white.png"
     Image.new("RGB", (7, 5), (255, 0, 0)).save(path)
-    detail: dict[str, Any] = {"shape": [1, 4, 6, 3], "dtype": np.float32}
-    (floats,) = inputs.make([detail], path, 127.5, 127.5)
+    detail: dict[str, Any] = {"name": "x", "shape": [1, 4, 6, 3], "dtype": np.float32}
+    (floats,) = inputs.make([detail], inputs.Given(path, 127.5, 127.5))
     assert floats.shape == (1, 4, 6, 3)
     assert floats[0, 0, 0].tolist() == [1, -1, -1]
-    (whole,) = inputs.make([detail | {"dtype": np.int8}], path, 127.5, 127.5)
+    (whole,) = inputs.make([detail | {"dtype": np.int8}], inputs.Given(path, 127.5, 127.5))
     assert whole[0, 0, 0].tolist() == [127, -128, -128]
 
 
 def test_bad_inputs_get_a_sentence(tmp_path: Path) -> None:
     text = tmp_path / "text.jpg"
     text.write_text("no picture")
-    detail: dict[str, Any] = {"shape": [1, 4, 6, 3], "dtype": np.float32}
+    detail: dict[str, Any] = {"name": "x", "shape": [1, 4, 6, 3], "dtype": np.float32}
     with pytest.raises(inputs.BadInput, match=r"as a picture .pillow does not know"):
-        inputs.make([detail], text, 127.5, 127.5)
+        inputs.make([detail], inputs.Given(text, 127.5, 127.5))
     with pytest.raises(inputs.BadInput, match="takes no picture"):
-        inputs.make([detail | {"shape": [1, 10]}], text, 127.5, 127.5)
+        inputs.make([detail | {"shape": [1, 10]}], inputs.Given(text, 127.5, 127.5))
     with pytest.raises(inputs.BadInput, match="need a model"):
         demo.run(demo.Request(labels=_labels(tmp_path)))
 
@@ -303,8 +303,8 @@ def test_an_onnx_file_is_read_without_onnx() -> None:
 def test_a_picture_for_channels_first(tmp_path: Path) -> None:
     path = tmp_path / "wide.png"
     Image.new("RGB", (7, 5), (255, 0, 0)).save(path)
-    detail: dict[str, Any] = {"shape": [1, 3, 4, 6], "dtype": np.float32}
-    (floats,) = inputs.make([detail], path, 127.5, 127.5)
+    detail: dict[str, Any] = {"name": "x", "shape": [1, 3, 4, 6], "dtype": np.float32}
+    (floats,) = inputs.make([detail], inputs.Given(path, 127.5, 127.5))
     assert floats.shape == (1, 3, 4, 6)
     assert floats[0, :, 2, 2].tolist() == [1, -1, -1]
 

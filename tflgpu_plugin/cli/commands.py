@@ -161,6 +161,43 @@ def kernels(
         click.echo(line)
 
 
+@main.command()
+@click.argument("model", type=existing)
+@click.option("--image", type=existing, help="A picture for the model.")
+@click.option("--mean", default=0.0, help="Float models get (pixel - mean) / std.")
+@click.option("--std", default=1.0, type=click.FloatRange(min=0, min_open=True))
+@click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy", help="An input's values.")
+@click.option("--shape", "shapes", multiple=True, metavar="NAME=1x512", help="An input's shape.")
+@click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs.")
+@click.option(
+    "--rtol",
+    type=click.FloatRange(min=0),
+    help="The tolerance, relative to the largest value of a tensor (1e-4).",
+)
+@click.option("--bisect", is_flag=True, help="Find the first launch whose result differs.")
+@click.option("--workaround", is_flag=True, help="Find it, and try to run without its form.")
+@adapter_option
+@prepared
+@as_json
+def compare(model: Path, as_json: bool, **arguments: Any) -> None:
+    """Compare all outputs of MODEL on the CPU and on the GPU. Exit status 1 when they differ.
+
+    Inputs that are not given have seeded values. --bisect runs every partition launch by launch on
+    the CPU's values; --workaround also tries the model without the form of the first wrong
+    launch."""
+    from tflgpu_plugin.cli import compare as comparing
+
+    found = comparing.compared(comparing.request(model, arguments))
+    if as_json:
+        print_json(found.as_json())
+    else:
+        console.print(f"{found.model} in {found.comparison.host}")
+        show_agreements(found.comparison.agreements)
+        for line in found.lines():
+            console.print(line)
+    raise SystemExit(FINE if found.comparison.ok else DIFFERS)
+
+
 def _show_measured(found: Any) -> None:
     from tflgpu_plugin.harness import inputs
 

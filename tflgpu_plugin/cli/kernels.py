@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tflgpu_plugin import engine
-from tflgpu_plugin.cli import check, measure
+from tflgpu_plugin.cli import check
 from tflgpu_plugin.engine import Instance, Partition
+from tflgpu_plugin.harness.built import operators, placed
 from tflgpu_plugin.ir import Dispatch, Plan
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
@@ -111,7 +112,7 @@ def planned(path: Path, options: Mapping[str, str], host: str | None = None) -> 
         found = check.check(path, options, host)
         partitions = tuple(
             PartitionLaunches(number, tuple(_launches(partition, instance, kernels)))
-            for number, partition, instance in measure.placed(built, found.report)
+            for number, partition, instance in placed(built, found.report)
         )
     return Kernels(found.model, found.host, info.name, partitions, kernels)
 
@@ -120,13 +121,13 @@ def _launches(
     partition: Partition, instance: Instance, kernels: dict[str, Kernel]
 ) -> Iterator[Launch]:
     plan = instance.plan
-    operators, nodes = measure.operators(partition), partition.graph.nodes
+    words, nodes = operators(partition), partition.graph.nodes
     names = {source: n.name for n in nodes for source in (n.sources or (n.id,))}
     for made in plan.dispatches:
         pipeline = plan.pipelines[made.pipeline]
         kernels[pipeline.name] = Kernel(pipeline.wgsl)
         yield Launch(
-            tuple(operators.get(n, str(n)) for n in made.nodes),
+            tuple(words.get(n, str(n)) for n in made.nodes),
             tuple(dict.fromkeys(names[n] for n in made.nodes if n in names)),
             made.form,
             pipeline.name,

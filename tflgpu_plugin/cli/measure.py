@@ -14,16 +14,13 @@ import numpy as np
 
 from tflgpu_plugin import engine
 from tflgpu_plugin.engine import Instance, Partition
-from tflgpu_plugin.frontend import reports
 from tflgpu_plugin.harness import hosts, subjects
+from tflgpu_plugin.harness.built import operators, placed, ran
 from tflgpu_plugin.harness.compare import difference
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Port
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo
-
-Built = list[tuple[Partition, Instance]]  # partitions in the order of their building
-NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -
             ready.append(subject.start(way))
             results.append(ready[-1].run())
             firsts.append(_since(begin))
-        partitions = len(placed(_run(built), ready[-1].report()))
+        partitions = len(placed(ran(built), ready[-1].report()))
     times: list[list[float]] = [[] for _ in ways]
     for _ in range(runs):
         for taken, running in zip(times, ready, strict=True):
@@ -126,7 +123,7 @@ def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int
         running.run()
         launches = [
             launch
-            for number, partition, instance in placed(_run(built), running.report())
+            for number, partition, instance in placed(ran(built), running.report())
             for launch in _launches(number, partition, instance, runs)
         ]
     return Profile(path.name, subject.host, info.name, tuple(launches), subject.chosen_shapes)
@@ -160,30 +157,6 @@ def _values(ports: Sequence[Port]) -> list[Array]:
         random.random(shape).astype(kind) if kind.kind == "f" else np.zeros(shape, kind)
         for shape, kind in kinds
     ]
-
-
-def operators(partition: Partition) -> dict[int, str]:
-    """Returns the host's nodes by their numbers, as operator and number."""
-    return {
-        source: f"{node.host_op or node.op} {source}"
-        for node in partition.graph.nodes
-        for source in (node.sources or (node.id,))
-    }
-
-
-def placed(built: Built, report: reports.Report) -> list[tuple[int, Partition, Instance]]:
-    """Returns (number in the report, partition, instance) for each partition of a report. Raises
-    RuntimeError where there is none."""
-    numbers = {one.key: one.number for one in report.partitions}
-    found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]
-    if not found:
-        raise RuntimeError(NOTHING)
-    return sorted(found, key=lambda each: each[0])
-
-
-def _run(built: Built) -> Built:
-    """Returns the partitions that have run."""
-    return [pair for pair in built if pair[1].counters().runs]
 
 
 def _opened(options: Mapping[str, str]) -> AdapterInfo:

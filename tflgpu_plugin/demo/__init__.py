@@ -16,7 +16,7 @@ from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.harness.compare import Comparison, compare
 from tflgpu_plugin.harness.hosts import NoHost
-from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.harness.inputs import BadInput, Given
 from tflgpu_plugin.harness.tflite import TfliteModel
 
 __all__ = ["BadInput", "NoHost", "Request", "Result", "run"]
@@ -113,7 +113,8 @@ def run(request: Request) -> Result:
         if request.image or request.labels:
             raise BadInput("An image or labels need a model: pass the model, too.")
         return _own(request, options)
-    subject = subjects.opened(request.model, request.host, request.image, request.mean, request.std)
+    given = Given(request.image, request.mean, request.std)
+    subject = subjects.opened(request.model, request.host, given)
     found, title = compare(subject, options, request.runs), request.model.name
     classes = top_classes(found, names) if names else []
     if isinstance(subject, onnx.OnnxModel):

@@ -19,9 +19,8 @@ from tflgpu_plugin.ir import MAX_FLOAT16, MAX_FLOAT32
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
-TOLERANCE = (
-    1e-4  # tolerance relative to the largest magnitude; reordered float32 sums differ by a few 1e-6
-)
+# Tolerance relative to the largest magnitude; reordered float32 sums differ by a few 1e-6.
+TOLERANCE = 1e-4
 SPREAD = 4.0  # tolerance as a multiple of the difference of the host's own two sets of kernels
 SHOWN = 4  # tensors that a message lists
 MAX_PROBES = 24  # intermediate results of a user's model that are compared
@@ -59,6 +58,13 @@ class Subject(Protocol):
 
     def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
         """Prepares the model on CPU kernels, or with options through this plugin."""
+
+    def given(self) -> Mapping[Any, Array]:
+        """Returns the values of the inputs by their probes."""
+
+    def probes_of(self, names: Mapping[int, str]) -> Mapping[int, Any]:
+        """Returns the probes of those tensors of an imported graph, given with their names, that
+        depend on inputs and that the model has in its main graph, inputs included."""
 
     def probed(self, probes: Sequence[Any] | None) -> Subject:
         """Returns the model with these intermediate results as additional outputs, after its own.
@@ -187,15 +193,16 @@ def compare(
     options: Mapping[str, Any],
     runs: int = 10,
     probes: Sequence[Any] | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Comparison:
     """Compares outputs and intermediate results (`probes`, or a selection) with the reference CPU
-    kernels.
+    kernels. `tolerance` is relative to the largest magnitude of a tensor.
 
     The difference between these and the host's next faster kernels widens the tolerance, so that a
     model that amplifies rounding is not reported as wrong. Latency and outputs are those of the
     unchanged model. Raises what `start` and `probed` raise."""
     rich = subject if probes is not None and not probes else subject.probed(probes)
-    reference, judge, faster = _judge(rich)
+    reference, judge, faster = judged(rich)
     expected = reference.run()
     cpu, gpu = subject.start(None), subject.start(options, faster)
     others, results = subject.start(None, faster).run(), gpu.run()
@@ -203,7 +210,7 @@ def compare(
     if rich is not subject:
         others += rich.start(None, faster).run()[own:]
         ours = results + rich.start(options, faster).run()[own:]
-    found = agree(reference.names, expected, others, ours)
+    found = agree(reference.names, expected, others, ours, tolerance)
     times = latency(cpu.run, runs), latency(gpu.run, runs)
     return Comparison(
         subject.host, subject.cpu, found[own:] + found[:own], results, gpu.report(), *times, judge,
@@ -211,7 +218,7 @@ def compare(
     )  # fmt: skip
 
 
-def _judge(subject: Subject) -> tuple[Running, str, str]:
+def judged(subject: Subject) -> tuple[Running, str, str]:
     """Returns (running, kernels, faster): the model, ready to run on the first CPU kernels of
     `judges` that have all of its operators, their name, and that of the next faster kernels. Raises
     what the last kernels raise."""
@@ -243,14 +250,18 @@ def thinned(inner: list[T]) -> list[T]:
 
 
 def agree(
-    names: list[str], reference: list[Array], optimized: list[Array], ours: list[Array]
+    names: Sequence[str],
+    reference: Sequence[Array],
+    optimized: Sequence[Array],
+    ours: Sequence[Array],
+    tolerance: float = TOLERANCE,
 ) -> list[Agreement]:
     """Compares results tensor by tensor; differences among the host's own kernels widen the
     tolerance."""
     found = []
     for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
         magnitude = float(np.abs(_computed(expected)).max(initial=0))
-        allowed = max(TOLERANCE * magnitude, SPREAD * _spread(expected, other))
+        allowed = max(tolerance * magnitude, SPREAD * _spread(expected, other))
         found.append(Agreement(name, difference(expected, got), magnitude, allowed))
     return found
 

@@ -200,15 +200,21 @@ def require_model(model: bytes) -> None:
         file.visit()
 
 
-def activations(model: bytes) -> list[int]:
-    """Returns the tensor numbers of the float32 results in the first subgraph that depend on
-    inputs, in execution order. Raises ValueError for bytes that are not a complete TFLite model."""
+def results(model: bytes, kind: int | None = None) -> list[int]:
+    """Returns the tensor numbers of the results in the first subgraph, all or those of this kind of
+    elements, that depend on inputs, in execution order. Raises ValueError for bytes that are not a
+    complete TFLite model."""
     file = _File(model)
     file.outputs_offset()
     with _whole():
         graph = file.tables(file.field(file.follow(0), 2))[0]
         kinds = [file.byte(tensor, 1) for tensor in file.tables(file.field(graph, 0))]
-        return [t for t in file.computed(graph) if t >= 0 and kinds[t] == _FLOAT32]
+        return [t for t in file.computed(graph) if t >= 0 and kind in (None, kinds[t])]
+
+
+def activations(model: bytes) -> list[int]:
+    """Returns the `results` that are float32."""
+    return results(model, _FLOAT32)
 
 
 @contextmanager

@@ -1,11 +1,13 @@
-"""Makes the inputs of a model: a picture scaled to the model's size and range, or seeded values.
-Reads label files."""
+"""Makes the inputs of a model: arrays from files, a picture scaled to the model's size and range,
+or seeded values. Reads label files."""
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,26 +32,78 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def make(
-    details: list[dict[str, Any]], image: Path | None, mean: float, std: float, seed: int = 0
-) -> list[Array]:
-    """Returns one array per input of the model: the picture for the first image-shaped one, seeded
-    values for the others."""
-    random = np.random.default_rng(seed)
-    values, used = [], image is None
+@dataclass(frozen=True)
+class Given:
+    """The inputs that a user gives: a picture for the first input that takes one, as (pixel - mean)
+    / std in float models; .npy files and shapes by the names of inputs; the seed of all other
+    values."""
+
+    image: Path | None = None
+    mean: float = 0.0
+    std: float = 1.0
+    seed: int = 0
+    files: Mapping[str, Path] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def make(details: list[dict[str, Any]], given: Given) -> list[Array]:
+    """Returns one array per input of the model, and changes `shape` in the details of those whose
+    shape is given. Raises BadInput."""
+    random = np.random.default_rng(given.seed)
+    values, used = [], given.image is None
+    _require_known(details, (*given.files, *given.shapes))
     for detail in details:
+        name, dtype = str(detail["name"]), np.dtype(detail["dtype"])
+        loaded = _loaded(given.files[name], dtype) if name in given.files else None
+        wanted = given.shapes.get(name) if loaded is None else loaded.shape
+        if wanted is not None:
+            detail["shape"] = _fitting(name, wanted, detail)
         shape = tuple(int(n) for n in detail["shape"])
-        if not used and is_image(shape):
-            values.append(picture(image, shape, np.dtype(detail["dtype"]), mean, std))
+        if loaded is not None:
+            values.append(loaded)
+        elif not used and is_image(shape):
+            values.append(picture(given.image, shape, dtype, given.mean, given.std))
             used = True
         else:
-            values.append(_seeded(random, shape, np.dtype(detail["dtype"])))
+            values.append(_seeded(random, shape, dtype))
     if not used:
         shapes = ", ".join(str(list(detail["shape"])) for detail in details)
         raise BadInput(
             f"The model takes no picture (its inputs are {shapes}); leave the image out."
         )
     return values
+
+
+def _require_known(details: list[dict[str, Any]], names: tuple[str, ...]) -> None:
+    known = [str(detail["name"]) for detail in details]
+    for name in names:
+        if name not in known:
+            raise BadInput(f"The model has no input {name!r}; its inputs are {', '.join(known)}.")
+
+
+def _fitting(name: str, wanted: tuple[int, ...], detail: dict[str, Any]) -> list[int]:
+    """Returns a shape for an input; the host judges its extents. Raises BadInput for another number
+    of dimensions."""
+    extents = tuple(detail["open"])
+    if len(wanted) != len(extents):
+        shown = "x".join("?" if n is None else str(n) for n in extents) or "none: it is a scalar"
+        raise BadInput(
+            f"The dimensions of the input {name} are {shown}; it was given {len(wanted)}."
+        )
+    return list(wanted)
+
+
+def _loaded(path: Path, dtype: np.dtype[Any]) -> Array:
+    """Returns the array of a .npy file. Raises BadInput, also for another type."""
+    try:
+        array: Array = np.load(io.BytesIO(content(path, "input")), allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise BadInput(f"{path} is not a .npy file with numbers ({one_line(error)}).") from error
+    if not isinstance(array, np.ndarray):
+        raise BadInput(f"{path} holds several arrays; give a .npy file with one.")
+    if array.dtype != dtype:
+        raise BadInput(f"{path} holds {array.dtype}, and the input takes {dtype}.")
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:

@@ -123,6 +123,13 @@ class OnnxModel:
 
         return Running([o.name for o in opened.get_outputs()], run, lambda: report(opened))
 
+    def given(self) -> Mapping[str, Array]:
+        return self.feeds
+
+    def probes_of(self, names: Mapping[int, str]) -> Mapping[int, str]:
+        there = {*self.feeds, *protobuf.computed(self.model.content)}
+        return {t: name for t, name in names.items() if name in there}
+
     def probed(self, probes: Sequence[str] | None) -> OnnxModel:
         if probes is not None:
             content = protobuf.with_outputs(self.model.content, probes)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from tflgpu_plugin.harness import hosts, inputs, onnx, tflite
 from tflgpu_plugin.harness.compare import Subject
-from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.harness.inputs import BadInput, Given
+
+PLAIN = Given()  # seeded values
 
 
 def is_onnx(path: Path, host: str | None) -> bool:
@@ -29,22 +31,16 @@ def is_onnx(path: Path, host: str | None) -> bool:
     return True
 
 
-def opened(
-    path: Path,
-    host: str | None = None,
-    image: Path | None = None,
-    mean: float = 0.0,
-    std: float = 1.0,
-) -> Subject:
-    """Returns a model file in this host, or in the preferred one that reads it, with a picture or
-    seeded values. Raises BadInput or NoHost with a sentence."""
+def opened(path: Path, host: str | None = None, given: Given = PLAIN) -> Subject:
+    """Returns a model file in this host, or in the preferred one that reads it, with the given
+    inputs. Raises BadInput or NoHost with a sentence."""
     if is_onnx(path, host):
         model = onnx.read(path)
         details = onnx.details(model, path)
-        values = inputs.make(details, image, mean, std)
+        values = inputs.make(details, given)
         feeds = dict(zip((detail["name"] for detail in details), values, strict=True))
         return onnx.OnnxModel(model, feeds, inputs.chosen(details))
     runner, content = hosts.host(host), inputs.model(path)
     details = tflite.details(runner, content, path)
-    values = inputs.make(details, image, mean, std)
+    values = inputs.make(details, given)
     return tflite.TfliteModel(runner, content, values, inputs.chosen(details))

@@ -50,9 +50,11 @@ class TfliteModel:
     def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
         delegates = [] if options is None else [self.runner.delegate(options)]
         with self._explained():
-            interpreter = self.runner.interpreter(
-                self.content, kernels, experimental_delegates=delegates
-            )
+            interpreter = self.runner.made(self.content, kernels, experimental_delegates=delegates)
+            for detail, value in zip(interpreter.get_input_details(), self.values, strict=True):
+                if tuple(detail["shape"]) != value.shape:
+                    interpreter.resize_tensor_input(detail["index"], value.shape)
+            self.runner.allocate(interpreter)
 
         def run() -> list[Array]:
             with self._explained():
@@ -73,6 +75,16 @@ class TfliteModel:
             if not self.chosen_shapes:
                 raise
             raise BadInput(refused(self.host, error, self.chosen_shapes)) from error
+
+    def given(self) -> Mapping[int, Array]:
+        details = self.runner.plain(self.content).get_input_details()
+        return {one["index"]: value for one, value in zip(details, self.values, strict=True)}
+
+    def probes_of(self, names: Mapping[int, str]) -> Mapping[int, int]:
+        interpreter = self.runner.plain(self.content)
+        own = {one["index"]: str(one["name"]) for one in interpreter.get_tensor_details()}
+        there = {*self.given(), *flatbuffer.results(self.content)}
+        return {t: t for t, name in names.items() if t in there and own.get(t) == name}
 
     def probed(self, probes: Sequence[int] | None) -> TfliteModel:
         if probes is None:

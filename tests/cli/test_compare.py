@@ -1,0 +1,208 @@
+"""`tflgpu compare` finds a fault that is planted into a kernel, and a way around it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from conformance import host as hosts
+from tests.support.onnx_models import model, node
+from tflgpu_plugin import kernels
+from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.harness import flatbuffer
+
+pytestmark = pytest.mark.adapter
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+Fault = Callable[[str, Any], bool]
+
+
+def onnx(path: Path) -> Path:
+    random = np.random.default_rng(0)
+    constants = {
+        "w": random.normal(size=(8, 3, 3, 3)).astype("f4"),
+        "g": random.normal(size=(8, 5)).astype("f4"),
+    }
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["b"]),
+        node("MaxPool", ["b"], ["c"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("GlobalAveragePool", ["c"], ["d"]),
+        node("Flatten", ["d"], ["e"]),
+        node("MatMul", ["e", "g"], ["f"]),
+        node("Softmax", ["f"], ["y"]),
+    ]
+    file = path / "network.onnx"
+    file.write_bytes(model(nodes, {"x": ("n", 3, "h", 16)}, {"y": ("n", 5)}, constants))
+    return file
+
+
+def tflite(path: Path) -> Path:
+    made = flatbuffer.Model()
+    x = made.tensor("x", (1, 8, 8, 3))
+    random = np.random.default_rng(1)
+    weights = random.normal(size=(4, 3, 3, 3)).astype("f4")
+    constants = [
+        made.tensor("weights", weights.shape, weights),
+        made.tensor("bias", (4,), np.ones(4, "f4")),
+    ]
+    conv, pool = made.tensor("conv", (1, 8, 8, 4)), made.tensor("pool", (1, 4, 4, 4))
+    options = {"padding": flatbuffer.SAME, "stride_w": 1, "stride_h": 1}
+    made.operator("CONV_2D", [x, *constants], [conv], **options)
+    window = {"stride_w": 2, "stride_h": 2, "window_w": 2, "window_h": 2}
+    made.operator("AVERAGE_POOL_2D", [conv], [pool], padding=flatbuffer.VALID, **window)
+    flat = made.tensor("flat", (1, 64))
+    shape = made.tensor("shape", (2,), np.array([1, 64], np.int32))
+    made.operator("RESHAPE", [pool, shape], [flat])
+    made.operator("SOFTMAX", [flat], [made.tensor("soft", (1, 64))], beta=1.0)
+    file = path / "network.tflite"
+    file.write_bytes(made.serialize([x], [flat + 2], "network"))
+    return file
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Fault], None]:
+    """Plants a fault into the kernels for which the function holds: each result is a quarter more
+    than it should be."""
+
+    def plant(wrong: Fault) -> None:
+        true = kernels.render
+
+        def render(kernel: str, *given: Any) -> str:
+            text = true(kernel, *given)
+            if not wrong(kernel, given[-1]):
+                return text
+            changed, count = re.subn(r"var v = value;", "var v = 1.25 * value;", text)
+            assert count
+            return changed
+
+        monkeypatch.setattr(kernels, "render", render)
+
+    return plant
+
+
+def compare(*words: object) -> Result:
+    return CliRunner().invoke(main, ["compare", *map(str, words)])
+
+
+def found(status: int, *words: object) -> Any:
+    result = compare(*words, "--json")
+    assert result.exit_code == status, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("write", [onnx, tflite])
+def test_a_model_that_agrees(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    if write is tflite and not hosts.installed():
+        pytest.skip("no TFLite host")
+    path = write(tmp_path)
+    result = compare(path, "--bisect")
+    assert result.exit_code == 0, result.output
+    assert "The tensor agrees." in result.output
+    assert "All of them agree" in result.output
+    parts = found(0, path, "--bisect")
+    assert parts["bisection"]["compared"] >= 3 and not parts["bisection"]["wrong"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "node"),
+    [("conv", "Conv 0"), ("pool", "MaxPool 2"), ("reduce", "GlobalAveragePool 3"),
+     ("fully_connected", "MatMul 5"), ("softmax", "Softmax 6")],
+)  # fmt: skip
+def test_the_first_wrong_launch_of_an_onnx_model(
+    tmp_path: Path, planted: Callable[[Fault], None], kernel: str, node: str
+) -> None:
+    """Passes have moved the transposes around convolution and pooling."""
+    planted(lambda name, variant: name == kernel)
+    (wrong,) = found(1, onnx(tmp_path), "--bisect")["bisection"]["wrong"]
+    (launch,) = wrong["suspects"]
+    assert launch["kernel"] == kernel and node in launch["nodes"]
+    if kernel != "softmax":  # a quarter more than all of its sums
+        agreement = wrong["agreement"]
+        assert agreement["difference"] == pytest.approx(0.25 * agreement["magnitude"], rel=1e-3)
+
+
+@pytest.mark.skipif(not hosts.installed(), reason="no TFLite host")
+@pytest.mark.parametrize(
+    ("kernel", "node", "tensor"),
+    [("conv", "CONV_2D 0", "conv"), ("pool", "AVERAGE_POOL_2D 1", "pool")],
+)
+def test_the_first_wrong_launch_of_a_tflite_model(
+    tmp_path: Path, planted: Callable[[Fault], None], kernel: str, node: str, tensor: str
+) -> None:
+    planted(lambda name, variant: name == kernel)
+    path = tflite(tmp_path)
+    (wrong,) = found(1, path, "--bisect")["bisection"]["wrong"]
+    assert wrong["agreement"]["name"] == tensor
+    assert wrong["suspects"][-1]["nodes"] == [node]
+    assert [one["name"] for one in wrong["inputs"]] == (["conv"] if kernel == "pool" else [])
+    text = compare(path, "--bisect").output
+    assert f"First wrong result in partition 1: {tensor}, which differs" in text
+    assert f"kernel {kernel}" in text and node in text
+
+
+def test_a_form_that_is_wrong_is_named_and_left_out(
+    tmp_path: Path, planted: Callable[[Fault], None]
+) -> None:
+    path = onnx(tmp_path)
+    planted(lambda name, variant: name == "conv" and variant["taps"] == "rows")
+    result = compare(path, "--workaround")
+    assert result.exit_code == 1
+    assert "Without strided_rows all outputs agree" in result.output
+    tried = found(1, path, "--workaround")["agrees_without"]
+    assert tried == {"strided_rows": True}
+    assert compare(path, "-o", "without=strided_rows").exit_code == 0
+
+
+def test_a_fault_of_every_form_has_no_workaround(
+    tmp_path: Path, planted: Callable[[Fault], None]
+) -> None:
+    planted(lambda name, variant: name == "conv")
+    tried = found(1, onnx(tmp_path), "--workaround")["agrees_without"]
+    assert tried == {"strided_rows": False}
+
+
+def test_inputs_and_shapes_are_given(tmp_path: Path) -> None:
+    path, file = onnx(tmp_path), tmp_path / "x.npy"
+    np.save(file, np.ones((2, 3, 9, 16), np.float32))
+    assert compare(path, "--input", f"x={file}").exit_code == 0
+    assert found(0, path, "--shape", "x=2x3x10x16")["chosen_shapes"] == {"x": [2, 3, 10, 16]}
+    assert found(0, path, "--shape", "x=1x3x9x16", "--rtol", "0.5")["tensors"][0]["allowed"] > 0.01
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--shape", "x"], "written NAME=1x512"),
+        (["--shape", "x=1x-3"], "numbers with x between them"),
+        (["--shape", "x=1x3"], "it was given 2"),
+        (["--shape", "z=1x3"], "no input 'z'; its inputs are x"),
+        (["--input", "x=no.npy"], "no.npy cannot be read"),
+    ],
+)
+def test_inputs_that_cannot_be_used_are_status_2(
+    tmp_path: Path, words: list[str], sentence: str
+) -> None:
+    result = compare(onnx(tmp_path), *words)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+def test_files_that_are_no_arrays_are_status_2(tmp_path: Path) -> None:
+    path, file = onnx(tmp_path), tmp_path / "x.npy"
+    file.write_bytes(b"no array")
+    assert "not a .npy file" in compare(path, "--input", f"x={file}").stderr
+    np.save(file, np.ones(3))
+    assert (
+        "holds float64, and the input takes float32" in compare(path, "--input", f"x={file}").stderr
+    )
+    np.save(file, np.array([{}]), allow_pickle=True)
+    assert "not a .npy file" in compare(path, "--input", f"x={file}").stderr

@@ -1,0 +1,149 @@
+"""`tflgpu compare MODEL`: compares the outputs of the CPU and the GPU, and finds the launch that
+makes a difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tflgpu_plugin.frontend.reports import many
+from tflgpu_plugin.harness import bisect, subjects
+from tflgpu_plugin.harness.bisect import Bisection, Wrong
+from tflgpu_plugin.harness.compare import TOLERANCE, Comparison, Subject, compare
+from tflgpu_plugin.harness.inputs import BadInput, Given
+
+PASSED = 1  # timed runs; the times are not shown
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments: a model with its inputs, in a host, with options of the plugin. `workaround`
+    tries what `bisection` finds."""
+
+    model: Path
+    given: Given
+    options: Mapping[str, str]
+    host: str | None = None
+    tolerance: float = TOLERANCE
+    bisection: bool = False
+    workaround: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result: the comparison of the outputs; the bisection, where one was asked for; and for
+    each refused form that was tried, whether the outputs agree without it."""
+
+    model: str
+    comparison: Comparison
+    bisection: Bisection | None
+    tried: Mapping[str, bool]
+
+    def as_json(self) -> dict[str, Any]:
+        found = None if self.bisection is None else asdict(self.bisection)
+        return {"model": self.model, **self.comparison.as_json(), "bisection": found,
+                "agrees_without": dict(self.tried)}  # fmt: skip
+
+    def lines(self) -> Iterator[str]:
+        """Yields what follows the table of outputs."""
+        yield self.comparison.verdict()
+        if self.bisection is not None:
+            yield ""
+            yield from _of_bisection(self.bisection)
+        for form, agrees in self.tried.items():
+            if agrees:
+                yield (
+                    f"Without {form} all outputs agree. Until it is mended, set "
+                    f"TFLGPU_WITHOUT={form}, or the option without={form}."
+                )
+            else:
+                yield f"Without {form} the outputs still differ."
+
+
+def request(model: Path, arguments: Mapping[str, Any]) -> Request:
+    """Returns the request that the command's arguments make. Raises BadInput."""
+    get = arguments.__getitem__
+    given = Given(get("image"), get("mean"), get("std"), get("seed"), files(get("files")),
+                  shapes(get("shapes")))  # fmt: skip
+    adapter = {} if get("adapter") is None else {"adapter": get("adapter")}
+    tolerance = TOLERANCE if get("rtol") is None else get("rtol")
+    search = get("bisect") or get("workaround")
+    return Request(model, given, get("given") | adapter, get("host"), tolerance, search,
+                   get("workaround"))  # fmt: skip
+
+
+def compared(request: Request) -> Found:
+    """Returns the comparison of a model's outputs, and what was asked for beyond it. Raises
+    BadInput, NoHost, or what the host raises."""
+    subject = subjects.opened(request.model, request.host, request.given)
+    found = _outputs(subject, request)
+    if not request.bisection:
+        return Found(request.model.name, found, None, {})
+    where = bisect.bisect(subject, request.options, request.tolerance)
+    tried: dict[str, bool] = {}
+    for form in where.forms if request.workaround else ():
+        tried[form] = _outputs(subject, _without(request, form)).agrees
+        if tried[form]:
+            break
+    return Found(request.model.name, found, where, tried)
+
+
+def _outputs(subject: Subject, request: Request) -> Comparison:
+    return compare(subject, request.options, PASSED, (), request.tolerance)
+
+
+def _without(request: Request, form: str) -> Request:
+    """Returns the request with a form refused in addition to those that already are."""
+    before = request.options.get("without", "")
+    options = {**request.options, "without": ",".join(filter(None, (before, form)))}
+    return replace(request, options=options)
+
+
+def _of_bisection(found: Bisection) -> Iterator[str]:
+    results = many(found.compared, "intermediate result")
+    yield f"{results} of {many(found.launches, 'launch', 'launches')} compared."
+    for wrong in found.wrong:
+        yield from _of_wrong(wrong)
+    if not found.wrong:
+        yield "All of them agree when each partition runs on the CPU's values."
+
+
+def _of_wrong(wrong: Wrong) -> Iterator[str]:
+    tensor = wrong.agreement
+    yield (
+        f"First wrong result in partition {wrong.partition}: {tensor.name}, which differs by up to "
+        f"{tensor.difference:.1e} where the largest value is {tensor.magnitude:.3g}."
+    )
+    if wrong.inputs:
+        agreeing = ", ".join(one.name for one in wrong.inputs)
+        yield f"  Its inputs agree: {agreeing}."
+    yield "  It was computed by:"
+    for one in wrong.suspects:
+        nodes = f", of {', '.join(one.nodes)}" if one.nodes else ""
+        yield f"    launch {one.launch}, kernel {one.kernel}, form {one.form}{nodes}"
+
+
+def files(given: Iterable[str]) -> dict[str, Path]:
+    """Returns the files of inputs by name. Raises BadInput."""
+    return {name: Path(value) for name, value in _pairs(given, "NAME=FILE.npy")}
+
+
+def shapes(given: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of inputs by name. Raises BadInput."""
+    found = {}
+    for name, value in _pairs(given, "NAME=1x512"):
+        extents = value.lower().split("x") if value else []
+        if not all(extent.isdecimal() and len(extent) < 10 for extent in extents):
+            raise BadInput(f"A shape is numbers with x between them, such as 1x512, not {value!r}.")
+        found[name] = tuple(map(int, extents))
+    return found
+
+
+def _pairs(given: Iterable[str], form: str) -> Iterator[tuple[str, str]]:
+    for item in given:
+        name, separator, value = item.rpartition("=")
+        if not separator:
+            raise BadInput(f"An input is written {form}, not {item!r}.")
+        yield name, value

@@ -1,0 +1,149 @@
+"""Plans that end after a launch and return a tensor that it wrote, to find the first wrong one.
+
+Up to that launch they are the plan of the partition: the same kernels in the same order, and every
+tensor in the same memory, so that a fault of aliasing or of a fused launch stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tflgpu_plugin import kernels
+from tflgpu_plugin.compile.compiler import IO_LAYOUT, Assembly, lower
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir.graph import Graph, Node, paired
+from tflgpu_plugin.ir.plan import Plan, Port
+from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import io_layout
+from tflgpu_plugin.ops.lowering import Raw
+from tflgpu_plugin.passes import pipeline
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The tensor `tensor` of the partition's graph, complete after the launch number `launch`;
+    `reads` are the tensors of the graph that this launch reads. `plan` takes the partition's inputs
+    and states, and its only output is the tensor in the host's layout, or, with `order`, its axes
+    in this order. `sure` is False for a tensor that a pass has made anew, and of which only its
+    shape and the nodes that it was made from say which tensor of the graph it has to be."""
+
+    launch: int
+    tensor: int
+    reads: tuple[int, ...]
+    plan: Plan
+    order: tuple[int, ...] = ()
+    sure: bool = True
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A tensor of the rewritten graph that is complete after a launch; see `Observation`."""
+
+    launch: int
+    stored: int
+    tensor: int
+    order: tuple[int, ...] = ()
+
+
+def observations(graph: Graph, target: Target) -> Iterator[Observation]:
+    """Yields an observation for each tensor of the partition's graph that launches write and that
+    the passes keep or make anew, in the order of the launches. Raises Unsupported like
+    `compiler.compile`."""
+    rewritten = pipeline.run(graph, target)
+    made = _Observing(graph, rewritten, lower(rewritten, target))
+    plan = made.plan()
+    known = zip(plan.weights, plan.digests, strict=True)
+    # Digests once, so that a program takes over the weights of another.
+    plan = replace(plan, weights=tuple(replace(w, digest=digest) for w, digest in known))
+    for one in made.written():
+        try:
+            yield made.observed(plan, one)
+        except Unsupported:
+            continue  # of a type that has no form on the host
+
+
+class _Observing(Assembly):
+    """An assembly that unpacks tensors of a plan that it has made."""
+
+    def written(self) -> list[_Written]:
+        """Returns the tensors that are not empty, each after the last launch that writes it, in the
+        order of the launches."""
+        last: dict[int, int] = {}
+        for place, launch in enumerate(self.low.launches):
+            for source in launch.writes:
+                root = self.low.root(source)
+                if isinstance(root, int):
+                    last[root] = last[self.views.find(root)[0]] = place
+        anew = self._anew()
+        found = []
+        for stored, tensor in self.graph.tensors.items():
+            root = self.low.root(stored)
+            if not isinstance(root, int) or root not in last or 0 in tensor.shape:
+                continue
+            if stored not in self.whole.tensors:
+                if stored in anew:
+                    found.append(_Written(last[root], stored, *anew[stored]))
+            elif self.whole.shape(stored) == tensor.shape:
+                found.append(_Written(last[root], stored, stored))
+        return sorted(found, key=lambda one: (one.launch, one.stored))
+
+    def _anew(self) -> dict[int, tuple[int, tuple[int, ...]]]:
+        """Returns, for tensors that passes have made, the tensor of the partition's graph that they
+        stand for, with the order of its axes. That is the result of the last node that they were
+        made from, itself or with the channels last, whichever has their shape."""
+        results = {n.id: n.outputs[0] for n in self.whole.nodes if len(n.outputs) == 1}
+        order = {node.id: place for place, node in enumerate(self.whole.nodes)}
+        hosts: dict[int, int] = {}
+        for node in self.whole.nodes:
+            for source in node.sources or (node.id,):
+                hosts[source] = node.id if len(node.outputs) == 1 else -1
+        found = {}
+        for node in self.graph.nodes:  # of several nodes made from one, the last remains
+            made_of = [hosts[s] for s in (node.id, *node.sources) if hosts.get(s, -1) in order]
+            if made_of and len(node.outputs) == 1:
+                tensor = results[max(made_of, key=order.__getitem__)]
+                found[tensor] = node.outputs[0]
+        fitting = {}
+        for tensor, stored in found.items():
+            shape, wanted = self.whole.shape(tensor), self.graph.shape(stored)
+            last = (0, *range(2, len(shape)), 1) if len(shape) > 2 else ()
+            turned = tuple(shape[axis] for axis in last)
+            if (shape == wanted) != (turned == wanted):
+                fitting[stored] = tensor, last if turned == wanted else ()
+        return fitting
+
+    def observed(self, plan: Plan, one: _Written) -> Observation:
+        """Returns the observation of a tensor after its launch."""
+        place, tensor = one.launch, one.stored
+        node, raw = Node(-1, IO_LAYOUT, (), (tensor,)), Raw("observed", tensor)
+        before, buffers = len(self.low.launches), len(self.buffers)
+        value = paired(self.graph.tensors[tensor])
+        self.raw[raw] = self._buffer("output", value.bytes)
+        start = -(-len(plan.uniforms) // kernels.UNIFORM_BYTES) * kernels.UNIFORM_BYTES
+        try:
+            self.low.form = IO_LAYOUT
+            io_layout.unpack(self.low, node, tensor, raw)
+            (unpacking,) = self.low.launches[before:]
+            last = self._dispatch(before, unpacking, start)
+            more = self.buffers[buffers]
+        finally:
+            del self.low.launches[before:], self.buffers[buffers:], self.raw[raw]
+        uniforms = plan.uniforms.ljust(start, b"\0") + self.block
+        first = replace(plan.buffers[0], bytes=-(-len(uniforms) // 16) * 16)
+        # The plan's own outputs stay buffers, which its launches may write.
+        made = replace(
+            plan,
+            pipelines=tuple(self.pipelines),
+            buffers=(first, *plan.buffers[1:], more),
+            uniforms=uniforms.ljust(first.bytes, b"\0"),
+            dispatches=(*plan.dispatches[: place + 1], last),
+            outputs=(Port(tensor, value.name, value.shape, value.dtype, buffers, value.bytes),),
+        )
+        sure = one.stored == one.tensor
+        return Observation(place, one.tensor, self._read(place), made, one.order, sure)
+
+    def _read(self, place: int) -> tuple[int, ...]:
+        """Returns the tensors of the partition's graph that a launch reads."""
+        roots = {self.low.root(source) for source in self.low.launches[place].reads}
+        return tuple(t for t in self.whole.tensors if t in self.graph.tensors
+                     and self.graph.constant(t) is None and self.low.root(t) in roots)  # fmt: skip

@@ -1,0 +1,58 @@
+"""The partitions that a host has built for a model, as `engine.watch` lists them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tflgpu_plugin.engine import Instance, Partition
+from tflgpu_plugin.frontend.reports import Report
+from tflgpu_plugin.ir import Graph
+
+Built = list[tuple[Partition, Instance]]  # in the order of their building
+NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
+
+
+class WithConstants(Built):
+    """A list for `engine.watch` that also keeps the graph of each partition, by its number, with
+    copies of the constants, which are the host's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graphs: dict[int, Graph] = {}
+
+    def append(self, made: tuple[Partition, Instance]) -> None:
+        super().append(made)
+        self.graphs.setdefault(made[0].number, _copied(made[0].graph))
+
+
+def _copied(graph: Graph) -> Graph:
+    return replace(graph, tensors={
+        t: x if x.data is None else replace(x, data=np.array(x.data, order="C"))
+        for t, x in graph.tensors.items()
+    })  # fmt: skip
+
+
+def operators(partition: Partition) -> dict[int, str]:
+    """Returns the host's nodes by their numbers, as operator and number."""
+    return {
+        source: f"{node.host_op or node.op} {source}"
+        for node in partition.graph.nodes
+        for source in (node.sources or (node.id,))
+    }
+
+
+def placed(built: Built, report: Report) -> list[tuple[int, Partition, Instance]]:
+    """Returns (number in the report, partition, instance) for each partition of a report. Raises
+    RuntimeError where there is none."""
+    numbers = {one.key: one.number for one in report.partitions}
+    found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]
+    if not found:
+        raise RuntimeError(NOTHING)
+    return sorted(found, key=lambda each: each[0])
+
+
+def ran(built: Built) -> Built:
+    """Returns the partitions that have run."""
+    return [pair for pair in built if pair[1].counters().runs]
