@@ -38,6 +38,7 @@ ELSEWHERE = {
     "tflgpu exec ": "tests/cli/test_preference.py runs programs in it; docs/programs.md has these",
     "python -m conformance.evaluation ": "an hour; parts: tests/passes/test_evaluation.py",
     "FAIL a.onnx: ": "what it prints",
+    "First wrong result in partition": "tests/cli/test_compare.py plants faults and reads this",
     "python tools/drivers.py ": "it downloads; tests/suite/test_drivers.py has its parts",
 }
 

@@ -231,6 +231,7 @@ TESTS: dict[str, Sequence[str]] = {
     "io_layout": ("test_io_layout", "test_half", "test_transposes"),
     "host_order": ("test_io_layout",),
     "compiler": ("test_compiler", "test_half", "test_partition"),
+    "observed": ("test_compare",),
     "partition": ("test_partition", "test_delegate"),
     "support": ("test_capability", "test_refusals"),
     "precision": ("test_half", "test_error_sensitivity"),
