@@ -31,7 +31,7 @@ TENSOR = STORAGE | COPY_SRC | COPY_DST
 
 
 def two_results(handle: Any) -> Instance:
-    """x + y, and twice that, of tensors of no whole number of vec4."""
+    """Returns an instance of x + y and twice that; tensors do not fill their last vec4."""
     b = Net()
     x, y = b.input(SHAPE), b.input(SHAPE)
     total = b.op("add", x, y, activation="none")
@@ -124,7 +124,7 @@ def test_an_output_may_go_to_the_host_as_well(bench: Bench) -> None:
 
 
 def test_one_tensor_at_several_ports(bench: Bench) -> None:
-    """What is read twice needs no copy; what is written is not read at the same time."""
+    """A tensor that is read twice needs no copy; one that is written is not read meanwhile."""
     x, y = drawn(1), drawn(2)
     one, both = bench.buffer(x), bench.buffer(x, more=1024 - BYTES)
     write_buffer(both, 512, y)

@@ -317,7 +317,7 @@ def _seen(n: Branching) -> Graph:
 @pytest.mark.adapter
 @pytest.mark.parametrize("make", [_heads, _seen, _block])
 def test_answers(make: Callable[[Branching], Graph], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as without the pass, up to the order of sums."""
+    """The results equal those without the pass, up to the order of sums."""
     monkeypatch.setenv("TFLGPU_FILL_NAN", "1")
     graph = make(Branching())
     assert ops(graph)["view"] > 0
@@ -330,8 +330,8 @@ def test_answers(make: Callable[[Branching], Graph], monkeypatch: pytest.MonkeyP
 
 @pytest.mark.adapter
 def test_channels_that_fill_up_hold_nothing() -> None:
-    """An infinite input times a weight of zero would be a NaN there, and a step make something of
-    zero: the next layer, which reads whole vec4, must not see it."""
+    """An infinite input times a zero weight would be NaN there, and an epilogue could turn zero
+    into something else: the next layer, which reads entire vec4, must not see that."""
     n = Branching()
     x = n.image()
     some = [n.added(x, width, EpilogueOp("exp")) for width in (3, 2)]

@@ -1,4 +1,4 @@
-"""The pass that makes one layer of several over one input. No adapter is needed."""
+"""Tests the pass that merges several dense layers of one input. No adapter is needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS, WIDTH = 5, 8
 
 
 class Attending(ShapedNet):
-    """Attention over results of layers."""
+    """A graph of attention over the results of layers."""
 
     batch = 1
 
@@ -66,7 +66,7 @@ def test_one_product(forms: tuple[str, ...]) -> None:
 
 
 def test_two_of_three() -> None:
-    """Keys and values of something else."""
+    """Keys and values come from another tensor."""
     n = Attending()
     x, z = n.input((1, ROWS, 6)), n.input((1, ROWS, 6))
     y = n.attention(n.layer(x), n.layer(z, form="after"), n.layer(z))
@@ -113,7 +113,7 @@ def test_other_rows_stay(widths: tuple[int, ...], batch: int, left: int) -> None
 
 
 def test_a_row_that_is_flattened_first_stays() -> None:
-    """The layer takes [1, 6] from [1, 3, 2], whose result has another shape."""
+    """The layer reads [1, 6] from [1, 3, 2], and its result has another shape."""
     n = Attending()
     x = n.input((1, 3, 2))
     made = [n.run("fully_connected", x, n.drawn(8, 6), None, shape=(1, 8), activation="none")

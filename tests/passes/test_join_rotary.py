@@ -1,5 +1,5 @@
-"""The pass that lets queries and keys turn together, and says where turned heads lie. No adapter is
-needed."""
+"""Tests the pass that rotates queries and keys together, and records where rotated heads are. No
+adapter is needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LENGTH, DEPTH, BEFORE = 5, 8, 3
 
 
 class Decoder(ShapedNet):
-    """Queries, keys and values of one product, of so many heads each."""
+    """A graph of queries, keys and values from one product, with so many heads each."""
 
     batch = 1
 

@@ -1,4 +1,4 @@
-"""Which node may be merged into which: a value that is read twice, or elsewhere, stays."""
+"""Tests which node may be merged into which: a value that is read twice, or elsewhere, stays."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The pass that recognizes normalizations of rows: each spelling becomes one op with the same
-values, and what only looks like one stays. No adapter is needed."""
+"""Tests the pass that recognizes normalizations of rows: each form becomes one op with the same
+values, and anything merely similar is left alone. No adapter is needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Spelling = Callable[["Rows", int], int]
 
 
 class Rows(ShapedNet):
-    """Steps of normalizations."""
+    """A graph of the steps of normalizations."""
 
     axis = -1
     keep = True

@@ -1,5 +1,5 @@
-"""Where passes stop: numbers and operands that are just too many, factors that are none, pads that
-a window cannot have. No device is needed."""
+"""Tests where passes stop: just too many parameters or operands, factors of 1, pads that a window
+cannot have. No device is needed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def steps(graph: Graph) -> list[str]:
 
 @pytest.mark.parametrize(("last", "nodes"), [("elu", 1), ("selu", 2)])
 def test_no_more_numbers_than_fit(last: str, nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clip has two, an ELU one, a SELU two."""
+    """A clip has two parameters, an ELU one, a SELU two."""
     monkeypatch.setattr(epilogue, "MAX_STEPS", MAX_PARAMETERS)
     b = ShapedNet()
     y = b.conv(b.input())
@@ -49,7 +49,8 @@ def test_no_more_numbers_than_fit(last: str, nodes: int, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("count", [1, MAX_STEPS, MAX_STEPS + 1, 80, 400])
 def test_a_chain_is_cut_into_kernels_of_some_steps(count: int) -> None:
-    """Each of its first node, and so many after it: a compiler takes the same time for each."""
+    """Each kernel has its first node and a limited number of epilogue ops, so that all compile in
+    about the same time."""
     b = ShapedNet()
     y = b.input()
     for _ in range(count):
@@ -105,7 +106,8 @@ def test_factors_that_weights_cannot_have(value: Any) -> None:
 
 
 def test_the_leading_steps_only() -> None:
-    """Up to a division by zero, a step of another kind, or a value per place."""
+    """Only ops before a division by zero, an op of another kind, or a value per position are
+    taken."""
     zero = np.zeros(8, np.float32)
     assert steps(folded(("mul", SCALE), ("div", zero), ("relu", None))) == ["add", "div", "relu"]
     limited = folded(("mul", SCALE), ("maximum", ONES), ("relu", None))
@@ -125,7 +127,7 @@ def test_offsets_join() -> None:
 
 
 def test_one_offset_alone_is_no_gain() -> None:
-    """The same graph, not one like it."""
+    """The pass returns the same graph object, not an equal one."""
     for step in ((), (("relu", None),)):
         graph = folded(*step)  # type: ignore[arg-type]
         assert fold_batch_norm.fold_batch_norm(graph) is graph
@@ -226,7 +228,7 @@ def test_a_state_of_nothing_is_computed() -> None:
 
 @pytest.mark.parametrize(("own", "nodes"), [(False, 1), (True, 2)])
 def test_a_move_that_something_else_of_its_reader_takes_stays(own: bool, nodes: int) -> None:
-    """The step behind two turns adds another tensor, or what lies between them."""
+    """The op after two transposes adds another tensor, or the tensor between them."""
     b = ShapedNet()
     shape = (4, 4, 4, 4)
     between = b.op("transpose", b.input(shape), shape=shape, perm=(1, 0, 3, 2))

@@ -1,4 +1,4 @@
-"""Each pass before and after, on small graphs; no adapter is needed."""
+"""Tests each pass by small graphs before and after it; no adapter is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The pattern language: names, order of operands, numbers, movements, and how rules are applied."""
+"""Tests the pattern language: names, order of operands, numbers, data movement, and how rules are
+applied."""
 
 from __future__ import annotations
 

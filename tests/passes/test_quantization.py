@@ -1,4 +1,5 @@
-"""Numbers of 8-bit levels, the passes that know them, and small quantized models through hosts."""
+"""Tests arithmetic on quantization levels, the passes that use it, and small quantized models in
+hosts."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_a_dequantized_constant_is_part_of_its_reader() -> None:
 
 
 def test_a_constant_for_both_sides_stays_on_the_cpu() -> None:
-    """The node that makes it is the CPU's, and the layer has a copy."""
+    """The CPU runs the node that computes the constant, and the layer has a copy."""
     graph = widen(half_weights())
     assert graph.constant(2) is not None
     reader = Node(2, "", (2,), (4,))
@@ -209,7 +210,7 @@ def test_quantized_models_are_an_option(host: str) -> None:
 @each_host
 @pytest.mark.parametrize("edition", ["all", "documented", "documented-2019"])
 def test_half_weights(host: str, edition: str) -> None:
-    """In every edition: a constant is no operation."""
+    """This holds in every edition: a constant is no operation."""
     expected, got, where, _ = answers(half(), host, {"capabilities": edition})
     assert where == {"weights": "gpu", "y": "gpu"}
     np.testing.assert_allclose(expected[0], got[0], rtol=1e-5, atol=1e-6)
@@ -226,7 +227,8 @@ def test_half_weights_that_the_cpu_reads_too(host: str) -> None:
 
 
 def test_weights_of_float_layers_become_whole() -> None:
-    """Float input, 8-bit weights: the scale is a step after the sum, in front of the bias."""
+    """For a float input and 8-bit weights, the scale becomes an epilogue op between the sum and the
+    bias."""
     stored = np.arange(-6, 6, dtype=np.int8).reshape(3, 4)
     for scales in ((0.5,), (0.5, 0.25, 0.125)):
         base = layer_of(stored)
@@ -245,7 +247,7 @@ def test_weights_of_float_layers_become_whole() -> None:
 
 
 def test_whole_weights_lie_in_bytes() -> None:
-    """A quarter of the memory, whatever their range is, with the numbers that were there."""
+    """They take a quarter of the memory, whatever their range is, with the same values."""
     for least in (-128, -200):
         weights = np.full((3, 4), least + 255, np.int16)
         weights[1] = least

@@ -1,4 +1,4 @@
-"""Passes over quantized graphs: tensors that they take for integers, and those that they leave. No
+"""Tests passes over quantized graphs: tensors that become integers, and those that do not. No
 device is needed."""
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def test_a_mean_that_goes_on_is_rounded_at_its_end() -> None:
     ("factor", "count"), [(0.7, 1), (0.7, 1000), (0.7 * 2.0**-28, 1000), (1.3, 64), (3.0, 63)]
 )
 def test_the_fraction_of_a_mean_is_that_of_the_reference_kernel(factor: float, count: int) -> None:
-    """Shifted to the left as far as the count has bits, and the shift to the right stays at most
-    31, then divided."""
+    """The sum is shifted left by the number of bits of the count (the right shift stays at most
+    31), then divided."""
     fraction, exponent = np.frexp(factor)
     whole, left = round(float(fraction) * (1 << 31)), min(count.bit_length() - 1, 31 + exponent)
     rows = requantize.mean_rows(factor, count, 4)
@@ -105,7 +105,7 @@ def test_each_result_of_a_node_without_steps_is_rounded_by_a_node(
 
 
 def test_what_computes_between_scales_gives_real_numbers() -> None:
-    """Only readers of a dequantize that move elements give stored numbers."""
+    """Only readers of a dequantize that move elements keep stored numbers."""
     tensors = {0: stored(), **{k: Tensor("", SHAPE) for k in range(1, 6)}}
     found = fuse_qdq(
         graph(
@@ -147,7 +147,8 @@ def test_what_leaves_the_graph_stays_in_real_numbers() -> None:
 def test_what_is_moved_before_a_quantize_is_quantized_where_it_is_made(
     first: str, held: list[str]
 ) -> None:
-    """By a node that computes, or not at all: where it comes from a run, or is stored already."""
+    """The node that computes the value is quantized; inputs of a run, and values that are stored
+    already, are not."""
     finer = Quantization((0.125,), (10,), rounding=quantization.EVEN)
     source = stored(finer) if first == "dequantize" else Tensor("", SHAPE)
     tensors = {0: source, **{k: Tensor("", SHAPE) for k in (1, 2, 3)}, 4: stored()}
@@ -162,7 +163,7 @@ def test_what_is_moved_before_a_quantize_is_quantized_where_it_is_made(
 
 @pytest.mark.parametrize(("value", "dtype"), [(0.0, "u8"), (1.0, "f32"), (2.0, "f32")])
 def test_elements_with_others_around_them_are_real_numbers(value: float, dtype: str) -> None:
-    """Zero is on all levels."""
+    """The padding value zero has a level in every quantization."""
     wide = (1, 6, 4, 8)
     around = views.padded(SHAPE, [(0, 0), (1, 1), (0, 0), (0, 0)], value)
     tensors = {0: stored(), 1: Tensor("", SHAPE), 2: Tensor("", wide), 3: Tensor("", wide)}
@@ -325,7 +326,7 @@ def test_scales_are_a_step_of_the_layer_that_reads_whole_weights() -> None:
 
 
 def test_operands_after_a_bias_in_int32_stay() -> None:
-    """Its values are multiples of the product of the scales of input and weights."""
+    """The bias is a multiple of the product of the scales of input and weights."""
     size = np.array(SHAPE, np.int32)
     tensors = {
         0: stored(AWAY, dtype="i8"),

@@ -1,5 +1,5 @@
-"""The pass that recognizes rotary positions: every spelling becomes one op with the same values,
-and what only looks like it stays. No adapter is needed."""
+"""Tests the pass that recognizes rotary position embedding: every form becomes one op with the same
+values, and anything merely similar is left alone. No adapter is needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADS, LENGTH, DEPTH = 3, 5, 16
 
 
 class Spelled(ShapedNet):
-    """Rotary positions as models write them."""
+    """Rotary position embedding in the forms of models."""
 
     def cut(self, x: int, start: int, extent: int, step: int = 1) -> int:
         """Adds a slice of the last axis."""
@@ -111,7 +111,7 @@ def test_the_first_values_of_a_head() -> None:
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_heads_of_one_product(batch: int) -> None:
-    """Queries, keys and values lie one after the other in a row."""
+    """Queries, keys and values are adjacent in a row."""
     n = Spelled()
     x = n.input((batch, LENGTH, 3 * HEADS * DEPTH))
     x = n.turn(n.reshape(x, (batch, LENGTH, 3, HEADS, DEPTH)), (2, 0, 3, 1, 4))

@@ -1,5 +1,5 @@
-"""Every rule, and every step of attention, has an example as its exporter writes it, and a near
-miss: the rule replaces the one, with the same values, and leaves the other."""
+"""Each rule, and each step of attention, has an example in its exporter's form and a near miss: the
+rule replaces the example, with the same values, and leaves the near miss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Formula = Callable[[Value], Value]
 
 
 class Example(NamedTuple):
-    """A formula of x, the ops that are left of it, and one that looks like it."""
+    """A formula of x, the ops that remain of it, and a similar formula."""
 
     formula: Formula
     after: tuple[str, ...]

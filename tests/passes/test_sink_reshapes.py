@@ -1,4 +1,4 @@
-"""The pass that brings functions of each value to the front of reshapes. No adapter is needed."""
+"""Tests the pass that moves elementwise functions before reshapes. No adapter is needed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def test_so_do_constants_per_channel(shape: tuple[int, ...], swapped: bool) -> N
 
 
 def test_reshapes_meet() -> None:
-    """There and back, with a function between: rows of several batches lie in another way."""
+    """Two reshapes are inverse, with a function between them; rows of several batches are in
+    another order."""
     n = ShapedNet()
     rows = n.reshape(n.same("tanh", n.input((2, 35, 8))), (70, 8))
     graph = n.graph(n.same("neg", n.reshape(n.same("mul", rows, number(n, 8)), (2, 35, 8))))
@@ -92,7 +93,7 @@ def test_what_is_read_before_the_reshape_stays() -> None:
 
 
 def test_what_follows_a_movement_stays() -> None:
-    """A turn and a reshape are one launch, of which the function is a step."""
+    """A transpose and a reshape are one launch, which includes the function as an epilogue."""
     n = ShapedNet()
     turned = n.turn(n.same("tanh", n.input(MAP)), (0, 2, 1, 3))
     graph = n.graph(n.same("relu", n.reshape(turned, ROWS)))

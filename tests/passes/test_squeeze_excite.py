@@ -1,5 +1,5 @@
-"""The pass that makes one node of a map's means and two small layers of them: what is joined, what
-stays, and the answers."""
+"""Tests the pass that merges a map's means and two small layers of them into one node: what is
+merged, what is not, and the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANNELS, HIDDEN = 12, 6
 
 
 class Excited(ShapedNet):
-    """A map, its means, and layers of them."""
+    """A graph of a map, its means, and layers of these."""
 
     side, batch = 5, 2
 
@@ -146,7 +146,7 @@ def test_larger_maps_are_averaged_by_a_launch_of_their_own() -> None:
 
 
 def test_a_refused_op_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the option, or by a quirk: the layers run by themselves."""
+    """It is refused by the option or by a quirk: the layers run separately."""
     n = Excited()
     graph = n.graph(*_usual(n))
     refusing = Target(without=frozenset({"squeeze_excite"}))
@@ -169,7 +169,7 @@ def _answers(graph: Graph) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float
     "build", [_usual, _pooled, _part_pooled, _no_bias, _scaled, _read_means, _three]
 )
 def test_answers(build: Callable[[Excited], list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same as without both passes."""
+    """The results equal those without both passes."""
     n = Excited()
     graph = n.graph(*build(n))
     rewritten = _answers(graph)

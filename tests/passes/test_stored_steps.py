@@ -1,5 +1,5 @@
-"""Elementwise operators over 8-bit tensors against the host's reference kernels: every stored
-number, on scales whose factors have shifts of either sign."""
+"""Tests elementwise operators over 8-bit tensors against the host's reference kernels: every stored
+number, with scales whose factors have shifts of either sign."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _same(name: str, case: Case, x: host.Array, what: str) -> bool:
 
 @pytest.mark.parametrize("dtype", ["i8", "u8"])
 def test_the_two_factors_of_hard_swish_on_many_scales(dtype: str) -> None:
-    """The factors have 16 bits, whose products show in the result on some scales only."""
+    """The factors have 16 bits; their products only affect the result with some scales."""
     name, ran = host.installed()[0], 0
     for k in range(1, 25):
         case, x = _case("HARD_SWISH", dtype, 0.003 * 1.37**k, 5 * k - 60, 0.0021 * 1.37**k, 1.0)
@@ -94,7 +94,7 @@ def test_every_number_is_that_of_the_reference_kernels(op: str, dtype: str, name
 
 @pytest.mark.parametrize(("factor", "known"), [(0.4, True), (0.75, True), (1.5, False)])
 def test_a_difference_whose_square_would_be_enlarged_is_left(factor: float, known: bool) -> None:
-    """The host's kernel shifts to the right only."""
+    """The host's kernel only shifts to the right."""
     scales = [np.float32(1.0), np.float32(0.5)]  # over 2, with 7 bits after the point, squared
     levels = Levels(4 / (quantized.DIFFERENCE_UNIT * factor), -128.0, 127.0)
     found = quantized.squared_difference_numbers(
@@ -109,7 +109,8 @@ def test_a_difference_whose_square_would_be_enlarged_is_left(factor: float, know
     [((1, 4, 5, 8), True), ((1, 1, 1, 8), True), ((), True), ((1, 4, 1, 8), False), (None, False)],
 )
 def test_a_sum_joins_what_makes_either_operand(other: Shape | None, joins: bool) -> None:
-    """A sum becomes an epilogue over the other tensor, where that is read per element."""
+    """The sum becomes an epilogue op of either operand's producer, if the other operand is read
+    element by element."""
     whole = (1, 4, 5, 8)
     tensors = {k: Tensor(str(k), whole if other is None else s)
                for k, s in enumerate((whole, other or (), whole))}  # fmt: skip

@@ -1,5 +1,5 @@
-"""The pass that removes transposes: fewer of them, the same values, shapes of inputs and outputs
-unchanged. No adapter is needed."""
+"""Tests the pass that removes transposes: there are fewer of them, values are the same, and shapes
+of inputs and outputs are unchanged. No adapter is needed."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_only_the_outer_turns_are_left(middle: Callable[[ShapedNet, int], int], 
 
 
 def test_a_head_of_a_detector_has_none() -> None:
-    """Channels-first maps become [N, places, values] by reshape, concat and a turn."""
+    """Maps in NCHW become [N, positions, values] by reshape, concat and transpose."""
     n = ShapedNet()
     x = n.input((1, 8, 8, 5))
     maps = [n.turn(n.same("pool", x), FIRST), n.turn(n.same("pool", n.same("relu", x)), FIRST)]
@@ -158,7 +158,7 @@ def test_equal_turns_are_one() -> None:
 
 
 def test_turns_of_many_groups_of_axes_are_one() -> None:
-    """A pixel shuffle of two images, and another turn: six groups of axes together."""
+    """A pixel shuffle of two images and another transpose have six groups of axes together."""
     n = ShapedNet()
     x = n.reshape(n.input((2, 12, 3, 5)), (2, 2, 2, 3, 3, 5))
     turned = n.turn(n.turn(x, (0, 3, 4, 1, 5, 2)), (5, 0, 2, 3, 4, 1))
@@ -267,7 +267,7 @@ def _random_graph(seed: int) -> Graph:
 
 
 def _step(n: ShapedNet, rng: np.random.Generator, pool: list[int]) -> None:
-    """One more random node."""
+    """Adds a random node."""
     x = int(pool[-1] if rng.random() < 0.6 else rng.choice(pool))
     shape = n.tensors[x].shape
     rank = len(shape)

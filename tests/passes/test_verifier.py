@@ -1,4 +1,4 @@
-"""Findings of the verifier between passes, and ids, which are never reused."""
+"""Tests the verifier between passes, and that ids are never reused."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ STEPS: dict[str, Callable[[Graph], Graph]] = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_ids_are_never_given_again(name: str) -> None:
-    """Whatever is made of a graph, and then of that."""
+    """This holds for any graph derived from a graph, and for graphs derived from that."""
     given = chain()
     assert given.next_ids() == (8, 10)
     for step in (STEPS[name], shorter, STEPS[name]):
@@ -148,7 +148,7 @@ def test_a_wrong_graph_is_found(name: str) -> None:
 
 
 def test_the_id_of_what_was_removed_is_found() -> None:
-    """A removed tensor's or node's id, given again, is found."""
+    """Reusing the id of a removed tensor or node is detected."""
     before = shorter(chain())
     again = replace(before, tensors={**before.tensors, 7: Tensor("other", (3,))})
     with pytest.raises(BrokenGraph, match=r"tensor 7 \(other\) has the id of one that was removed"):
@@ -174,7 +174,8 @@ def weighed() -> Graph:
 
 
 def test_a_moved_constant_keeps_its_quantization() -> None:
-    """With its axis where that has gone; scales that no axis tells apart refuse the move."""
+    """The axis of its scales moves with the data; the move is refused if it would separate elements
+    with one scale."""
     e = Rewriter(weighed())
     made = e.moved(2, np.transpose)
     assert made is not None
@@ -187,7 +188,8 @@ def test_a_moved_constant_keeps_its_quantization() -> None:
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_constant_that_loses_its_quantization_is_found(moved: bool) -> None:
-    """In place, or as a new constant of the same elements in another order."""
+    """The constant is changed in place, or replaced by one with the same elements in another
+    order."""
     before = weighed()
     lost = replace(before.tensors[2], quantization=None)
     after = replace(before, tensors={**before.tensors, 2: lost})
@@ -223,5 +225,5 @@ def test_passes_are_verified_under_debug(debug: bool, monkeypatch: pytest.Monkey
 
 
 def test_tests_verify_every_pass() -> None:
-    """All passes of this process are verified, whatever makes the graph."""
+    """The verifier runs after every pass in this process, whoever runs it."""
     assert check in pipeline.watchers.values()

@@ -1,4 +1,5 @@
-"""Views against numpy: each alone, chains of them, and their axes in memory. NaN pads."""
+"""Tests views against numpy: single views, chains of them, and their axes in memory. Padding is
+NaN."""
 
 from __future__ import annotations
 
@@ -106,7 +107,7 @@ def test_each_alone(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_chains(seed: int) -> None:
-    """A view of a view is that of its values; and most chains are one."""
+    """A view of a view has the values of both in sequence, and most chains are a single view."""
     rng, joined, tried = np.random.default_rng(100 + seed), 0, 0
     for _ in range(150):
         x = numbered(random_shape(rng))
@@ -127,7 +128,7 @@ def test_chains(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_coordinates(seed: int) -> None:
-    """Coordinates on the axes of the input name the same elements."""
+    """Coordinates on the axes of the input address the same elements."""
     rng = np.random.default_rng(200 + seed)
     for _ in range(100):
         x = numbered(random_shape(rng))
@@ -145,7 +146,7 @@ def test_coordinates(seed: int) -> None:
 
 
 def test_moves_of_blocks_are_one_view() -> None:
-    """Pixel shuffle, its inverse, channel shuffle: over no more axes than they need."""
+    """Pixel shuffle, its inverse and channel shuffle use no more axes than they need."""
     x = numbered((2, 4, 6, 8))
     parts = views.transposed((2, 4, 6, 2, 2, 2), (0, 1, 3, 2, 4, 5))
     wanted = x.reshape(2, 4, 6, 2, 2, 2).transpose(0, 1, 3, 2, 4, 5).reshape(2, 8, 12, 2)
@@ -230,7 +231,7 @@ def made(reading: movement.Reading, x: Array, shape: Shape, value: float) -> Arr
 
 @pytest.mark.parametrize("seed", range(10))
 def test_readings(seed: int) -> None:
-    """By each form the kernel finds every element in device storage."""
+    """The kernel finds every element in device storage in each form."""
     rng, forms = np.random.default_rng(300 + seed), set()
     for _ in range(25):
         x = numbered(random_shape(rng)) + 1
@@ -251,7 +252,7 @@ def test_readings(seed: int) -> None:
 
 
 def test_axes_of_one_element_are_in_no_group() -> None:
-    """But where they read what padding or a list says."""
+    """Axes whose index comes from padding or a list are exempt."""
 
     def grouped(axes: list[Axis], *extents: int) -> list[list[tuple[int, int]]] | None:
         groups = aligned(axes, extents)

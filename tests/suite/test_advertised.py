@@ -1,4 +1,4 @@
-"""A row's promises about a node, by which refused node tests of onnx are judged."""
+"""Tests what a row promises about a node, by which refused node tests of onnx are judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of benchmarks about engines, and changes of models for engines with limits."""
+"""Tests what benchmarks say about engines, and how models are changed for engines with limits."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_ratios_of_todays_networks_are_theirs_by_ours(capsys: pytest.CaptureFixt
 def test_a_turn_begins_when_other_engines_threads_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ONNX Runtime's spin after a run; they would take a processor from the next engine."""
+    """ONNX Runtime's threads spin after a run; they would take CPU time from the next engine."""
     monkeypatch.setattr(engine, "PAUSE", 0.3)
     answers = "import sys\nprint([])\nfor line in sys.stdin: print([2.0] * int(line), flush=True)"
     worker = engine.Worker(engine.Engine((sys.executable, "-uc", answers)), tmp_path / "out.npz")
@@ -110,7 +110,7 @@ def test_a_custom_operator_that_others_read_stays() -> None:
 
 @pytest.mark.adapter
 def test_all_ways_to_overlap_give_the_same_results() -> None:
-    """`measured` compares them."""
+    """`measured` compares the results."""
     pytest.importorskip("onnxruntime")
     times = overlap.measured(overlap.Pipeline(frames=5, sleeps=True), rounds=1)
     assert list(times) == ["waits", "ring", "threads", "async"]

@@ -1,4 +1,4 @@
-"""How often a run calls the driver: a call more is a change that somebody should have wanted."""
+"""Tests how often a run calls the driver: an additional call should be a deliberate change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def total(*parts: Mapping[str, int]) -> dict[str, int]:
 @pytest.mark.parametrize("family", ["", "navi31"])
 @pytest.mark.parametrize("staged", [False, True])
 def test_a_run_of_one_dispatch(staged: bool, family: str) -> None:
-    """On the adapter, and on a null device, which is a discrete one."""
+    """It runs on the adapter, and on a null device, which is discrete."""
     try:
         found = calls.counted(calls.ONE, staged, family)
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""The list at the end of `make test`: a step of which everything was skipped is not "ok"."""
+"""Tests the list at the end of `make test`: a step of which everything was skipped is not "ok"."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_step_of_which_something_ran(more: str, state: str, tmp_path: Path) ->
 
 
 def test_failed_tests_are_named_in_the_list(tmp_path: Path) -> None:
-    """A log may keep only its end."""
+    """A log may only contain its end."""
     found = ran(tmp_path, SKIPPED + "def test_other(): assert 1 == 2\n")
     (named,) = found.reasons
     assert "test_step.py::test_other" in named
@@ -67,7 +67,7 @@ def test_the_models_step_says_how_to_get_some(tmp_path: Path) -> None:
 
 
 def test_every_module_of_the_suite_is_run() -> None:
-    """In the quick part or a step of its own, or there is a reason why not."""
+    """Each is in the quick part or a step of its own, or there is a reason."""
     own = {Path(word).stem for step in check.steps() for word in step.command if "test_" in word}
     modules = {path.stem for path in (check.ROOT / "conformance").glob("test_*.py")}
     lists = [own & modules, {*selection.QUICK}, {*selection.LEFT_OUT}]

@@ -1,5 +1,5 @@
-"""No modules import each other in a circle, inside a room either: by imports in functions and
-imports of types no more than by others."""
+"""No modules import each other in a circle, not even inside a package, counting imports in
+functions and for types."""
 
 from __future__ import annotations
 

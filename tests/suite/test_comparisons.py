@@ -1,4 +1,4 @@
-"""Commands that compare two checkouts: their plans, and their times."""
+"""Tests commands that compare two checkouts: their plans, and their times."""
 
 from __future__ import annotations
 

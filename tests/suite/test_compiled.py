@@ -1,4 +1,4 @@
-"""Analysis of kernels and of assembly, without the compiler itself."""
+"""Tests the analysis of kernels and of assembly, without the compiler itself."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ fn plane_of(number: u32) -> Plane {
 def test_a_convolution_goes_four_steps_at_once_and_then_one_by_one(
     channels: int, rounds: tuple[int, int, int]
 ) -> None:
-    """In 3 rows of taps, 4 channels a step: two slices of outputs in a thread, and few threads."""
+    """There are 3 rows of taps and 4 channels per step: two output slices per thread, and few
+    threads."""
     b = Net()
     x = b.input((1, 6, 6, channels))
     weights = b.constant(np.ones((8, 3, 3, channels), np.float32))
@@ -214,7 +215,7 @@ def test_rows_of_tiles_are_compiled_at_every_size() -> None:
 
 
 def test_loops_of_other_engines_are_those_that_make_the_multiply_adds() -> None:
-    """One is left of three: not the first, nor the one that lies in another."""
+    """One of three loops is chosen: neither the first, nor the nested one."""
     loops = [Loop(1, 1, 3), Loop(1, 1, 10), Loop(2, 10, 90)]
     made = Made(NUMBERS, ASSEMBLY)
     found = cost(made, RDNA, loops, groups=60, threads=32, products=40)

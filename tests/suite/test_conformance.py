@@ -1,4 +1,5 @@
-"""The conformance suite's own bookkeeping: expectations, reports, comparison. No device needed."""
+"""Tests the conformance suite's own bookkeeping: expectations, reports, comparison. No device is
+needed."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def test_what_a_repository_keeps_is_read_like_the_report(tmp_path: Path) -> None
 
 
 def test_reports_in_the_repository_are_compact() -> None:
-    """One file of all cases and one page for each driver, and for ARM: no reports of earlier days,
+    """There is one file of all cases and one page for each driver, and for ARM: no old reports and
     no copies."""
     places = [path for path in REPORTS.iterdir() if path.is_dir()]
     kept = {"lavapipe", "lavapipe-backports", "swiftshader", "aarch64"}
@@ -196,7 +197,7 @@ def test_only_pass_passes(tmp_path: Path) -> None:
 
 
 def test_records_hold_plain_text(tmp_path: Path) -> None:
-    """They go from one process to another."""
+    """They are passed between processes."""
     said = Refusal("dtype.unsupported", "No.")
     book = Book([], tmp_path)
     record = Record("", "op", REFUSED, text=said, expected_refusal=True)

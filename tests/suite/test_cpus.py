@@ -1,4 +1,5 @@
-"""Conformance as other CPUs: which tests run, and that their judge is right under emulation."""
+"""Tests conformance on other CPUs: which tests run, and that their judge is right under
+emulation."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_an_emulator_that_would_mislead_is_refused(
 
 @pytest.mark.parametrize("name", cpus.CPUS)
 def test_the_judge_is_right_under_emulation(name: str) -> None:
-    """QEMU computes some instructions wrongly: numpy, which judges, must use none of these."""
+    """QEMU computes some instructions wrongly: numpy, which judges, must not use them."""
     own = drivers.folder() / cpus.PACKAGE / "usr" / "bin" / cpus.EMULATOR
     found = shutil.which(cpus.EMULATOR) or str(own)
     if not Path(found).exists():

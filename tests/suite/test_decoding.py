@@ -1,4 +1,4 @@
-"""The benchmark of loops whose shapes change measures its rows, and tells wrong results."""
+"""The benchmark of loops with changing shapes measures its rows, and detects wrong results."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_system_without_one_gets_a_sentence(tmp_path: Path) -> None:
 
 
 def test_apt_reads_what_is_written(tmp_path: Path) -> None:
-    """The private apt takes the paragraph, and a suite that is not there becomes a sentence."""
+    """A private apt accepts the paragraph, and a suite that does not exist gives a sentence."""
     place, _ = system(tmp_path, "bookworm", lines=f"deb [arch=amd64] file:{tmp_path}/a b c")
     (tmp_path / "a").mkdir()
     source = archive.sources(place)[0]
@@ -103,7 +103,8 @@ def test_what_apt_would_install_is_asked_for() -> None:
 def test_another_architecture_is_of_an_empty_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that is installed here counts, and sources that name this architecture hold it."""
+    """Packages installed here do not count, and sources limited to this architecture are
+    adjusted."""
     asked: list[list[str]] = []
 
     def run(command: list[str], work: Path) -> str:

@@ -1,5 +1,5 @@
-"""The gate of `make exported`: a model that ran whole or rightly and no longer does fails it, and
-what improved is said."""
+"""The gate of `make exported`: a model that no longer runs entirely or correctly fails it, and
+improvements are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite skips non-finite values on a driver that makes no infinity or NaN."""
+"""The suite skips non-finite values on a driver that computes no infinity or NaN."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The judge of real ONNX models: its own operators against ONNX's node tests, and what it lets
-through."""
+"""Tests the judge of real ONNX models: its own operators against ONNX's node tests, and what it
+accepts."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_early_operators_give_the_answers_of_the_cpu(shape: Sequence[int], kind:
 
 
 def test_the_judge_is_heard_where_the_provider_is_off() -> None:
-    """The provider is 1e-3 from the truth, its two runs agree: who is no further from the truth on
-    the other side passes, who is further does not."""
+    """The provider is 1e-3 from the true value, and its two runs agree: a result that is no further
+    from the true value on the other side passes, one that is further does not."""
     truth = np.linspace(-1, 1, 9)
     cpu_answer = (truth + 1e-3).astype(np.float32)
     for error, passes in ((0.0, True), (-0.9e-3, True), (-1.1e-3, False), (-1.0, False)):

@@ -1,5 +1,5 @@
-"""The judge of integer operators: ONNX's own node tests exactly, onnxruntime's operators by hand,
-and who is asked beside it."""
+"""Tests the judge of integer operators: ONNX's node tests exactly, onnxruntime's operators by hand,
+and its other sources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_there_are_cases() -> None:
 
 
 def test_products_do_not_saturate() -> None:
-    """Two products of 255 * 127 do not fit into 16 bits: what the judge is for."""
+    """The sum of two products of 255 * 127 does not fit into 16 bits, which the judge must
+    handle."""
     model, feed = CONTRIBUTED["MatMulIntegerToFloat"]
     held = {
         value.name: onnx.numpy_helper.to_array(value)
@@ -68,7 +69,7 @@ def test_a_host_that_saturates_is_no_witness(exact: bool, monkeypatch: pytest.Mo
 
 
 def test_the_probe_sees_saturation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The probe sees sums of AVX2's kernels: products in pairs, saturated to 16 bits."""
+    """The probe detects AVX2 kernels that saturate sums of two products to 16 bits."""
     ort = pytest.importorskip("onnxruntime")
 
     class Saturating:

@@ -1,6 +1,5 @@
-"""The suite's judge of answers: what the step `judge` of `make test` asks of every case
-(`conformance.wrong`) notices a judge that takes too much, and the answers in float64 that it judges
-by are those of the host's kernels."""
+"""Tests the suite's judge: `conformance.wrong` (the step `judge` of `make test`) detects a judge
+that accepts too much, and its float64 results are those of the host's kernels."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def _feeds(case: Case) -> list[host.Feed]:
 
 
 def test_a_reference_that_means_another_thing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host's kernels are its witness: an answer of ours that is as wrong does not pass."""
+    """The host's kernels are the witness: an equally wrong answer of ours does not pass."""
     model, feeds = models.build(SUMS), _feeds(SUMS)
     expected = host.cached_on_cpu(model, feeds, *host.oracle(model))
     right = truth.REFERENCES["conv_2d"]
@@ -56,7 +55,8 @@ def test_a_reference_that_means_another_thing_is_found_out(monkeypatch: pytest.M
 
 
 def test_the_condition_is_that_of_a_sum() -> None:
-    """The condition of n products, rounded either way, is their root of squares times root 2."""
+    """The condition of n products, rounded in either direction, is the root of the sum of their
+    squares times the root of 2."""
     x, w = SUMS.inputs[:2]
     assert x is not None and w is not None and w.data is not None
     point = replace(SUMS, inputs=(replace(x, shape=(1, 1, 1, 40)), *SUMS.inputs[1:]))
@@ -68,8 +68,8 @@ def test_the_condition_is_that_of_a_sum() -> None:
 
 
 def test_places_between_are_where_they_lie_in_onnx() -> None:
-    """A ramp gives the places themselves: float32 moves those of TFLite, but not those that
-    onnxruntime, which counts by another formula, is judged by."""
+    """A ramp gives the coordinates themselves: float32 affects those of TFLite, but not those by
+    which onnxruntime is judged, which has another formula."""
     cases = check.family_cases("resize")
     case = next(c for c in cases if c.name == "segmentation_33_to_257_plain")
     ramp = np.zeros((1, 33, 33, 3), np.float32) + np.arange(33, dtype=np.float32)[:, None]
@@ -88,8 +88,8 @@ def test_places_between_are_where_they_lie_in_onnx() -> None:
 def test_what_nothing_wrote_is_found_out_where_the_host_is_wrong_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Seed 10, which LiteRT alone gets wrong: our nodes read weights that XNNPACK never wrote, once
-    nothing is folded and the rule against it is off."""
+    """Seed 10 is wrong in LiteRT alone: our nodes read weights that XNNPACK never wrote, if nothing
+    is folded and the rule against it is off."""
     model, feeds, left = constant_chains.build(10)
     chosen = {"force": True, "exclude": ",".join(map(str, left))}
     assert cut_chains.worst(model, feeds, "ai_edge_litert", chosen) <= 1

@@ -1,5 +1,5 @@
-"""The tool that makes small defects: what it changes, what it leaves alone, and its list of those
-that are equivalent."""
+"""Tests the mutation tool: what it changes, what it leaves alone, and its list of equivalent
+mutants."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _work_for(seconds: float) -> None:
     ],
 )
 def test_a_red_test_file_kills_nothing(by: str, test: str) -> None:
-    """Failed tests run again without the mutant, and so does a file that cannot be read."""
+    """Failed tests, and files that cannot be read, are run again without the mutant."""
     assert runner._test(by) == test
     if test:
         step = selection.Step("pytest", test)

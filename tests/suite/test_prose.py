@@ -1,4 +1,4 @@
-"""The step `prose` sees faults in each kind of text, and reads no code."""
+"""The step `prose` detects faults in each kind of text, and ignores code."""
 
 from __future__ import annotations
 

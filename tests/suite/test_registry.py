@@ -1,4 +1,4 @@
-"""Tables that threads share look at what they hold with their lock alone."""
+"""Tables that threads share are only accessed with their lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DUNDERS = ("__getitem__", "__setitem__", "__delitem__", "__contains__")
 
 
 class Lock:
-    """Counts how often it is held."""
+    """A lock that counts how often it is held."""
 
     def __init__(self) -> None:
         self.held = self.taken = 0
@@ -44,7 +44,7 @@ def guarded(kind: type, lock: Lock) -> Any:
 
 
 class Value:
-    """Something that a weak reference may be to."""
+    """An object to which weak references are possible."""
 
 
 def watched(one: Any) -> tuple[Any, Lock]:

@@ -1,4 +1,4 @@
-"""8-bit twins at scales by chance: what counts as wrong, and a run of one operator."""
+"""Tests 8-bit twins with random scales: what counts as wrong, and a run of one operator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_level_now_and_then_is_let_pass(op: str, count: Count, ok: bool) -> No
 
 @pytest.mark.parametrize(("off", "ok"), [(10, True), (11, False)])
 def test_no_more_differ_than_the_page_says(off: int, ok: bool) -> None:
-    """The page's number is of all operators in one run."""
+    """The page's number is for all operators in one run."""
     assert Count(1, 60_000_000, off, 1).ok(scales.MOST_OF_ALL) == ok
     page = (Path(__file__).parents[2] / "docs" / "conformance.md").read_text()
     assert "10 of 60 million values (`python -m conformance.scales" in page

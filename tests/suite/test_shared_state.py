@@ -1,5 +1,5 @@
-"""State that threads share is found by inspection: modules have no mutable containers but those of
-`registry`, and tables in capitals that nobody changes."""
+"""Finds state that threads share by inspection: modules have no mutable containers except those of
+`registry`, and tables in capitals never change."""
 
 from __future__ import annotations
 

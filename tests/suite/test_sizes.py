@@ -1,5 +1,5 @@
-"""Functions and files of the product stay short enough to be read at once. What is longer is listed
-with its reason, and no longer listed when it is not."""
+"""Functions and files of the product stay short enough to be read at once. Longer ones are listed
+with their reason, and removed from the list when they are shortened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smokes of other platforms: what they run, and that a wrong answer from there is seen."""
+"""Tests the smoke tests of other platforms: what they run, and that a wrong answer is detected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ FIRST, SECOND = np.array([1.0, -2.0, 0.5], "f4"), np.array([2.0, 1.0, 0.0], "f4"
 
 
 def written(into: Path, **changed: Any) -> None:
-    """Answers of a Python, as `scenarios.py` leaves them; `changed`: arrays, facts, scenarios."""
+    """Writes answers of a Python, like `scenarios.py`; `changed` holds changed arrays, facts,
+    scenarios."""
     into.mkdir()
     values = {"gpu.0.0": FIRST, "gpu.1.0": SECOND, "cpu.0.0": FIRST, "cpu.1.0": SECOND}
     told = {**TOLD, **{key: value for key, value in changed.items() if key in TOLD}}
@@ -182,7 +183,8 @@ def test_a_wheel_of_other_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_packages_are_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With our wheel's extras, for the named platforms; anew with another wheel."""
+    """They are installed with our wheel's extras, for the named platforms; and again for another
+    wheel."""
     own = tmp_path / "tflgpu_plugin-1-py3-none-some_tag.whl"
     own.write_bytes(b"one")
     asked: list[list[str]] = []
@@ -257,8 +259,8 @@ def test_all_must_be_right() -> None:
 
 
 def test_numpy_is_not_asked_what_it_warns_about() -> None:
-    """Its finfo says on stderr that the smallest floats are zero, as tflite-runtime has them on
-    ARM: a user's program would show four warnings because of us."""
+    """Its finfo warns on stderr if the smallest floats are zero, as in tflite-runtime on ARM: a
+    user's program would show four warnings because of us."""
     rooms = [foreign.ROOT / folder for folder in foreign.ROOMS]
     asking = [p for room in rooms for p in room.rglob("*.py") if "np.finfo" in p.read_text()]
     assert not asking, f"{asking}: write the number, as MAX_FLOAT32 in tflgpu_plugin/ir/graph.py"

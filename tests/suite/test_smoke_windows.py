@@ -1,4 +1,4 @@
-"""The smoke of Windows, as far as it goes without Wine: how processes there are judged."""
+"""Tests the smoke test of Windows without Wine: how its processes are judged."""
 
 from __future__ import annotations
 

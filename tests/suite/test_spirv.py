@@ -1,4 +1,4 @@
-"""Loops and multiply-adds of a shader in SPIR-V, written here word by word."""
+"""Tests the loops and multiply-adds of a SPIR-V shader that is written here word by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tolerance table: what a bound lets through and what it must not."""
+"""Tests the table of tolerances: what a bound accepts and what it must not."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_ulps_and_no_more(accuracy: str) -> None:
 
 
 def test_an_element_has_what_its_own_condition_gives() -> None:
-    """Two equal results, of which one is a difference of numbers a thousand times as large."""
+    """Two results are equal, but one is a difference of numbers a thousand times as large."""
     moved, off = np.array([UNIT, 1000 * UNIT]), np.float32(1 + 500 * UNIT)
     allowed = bound("accumulate", np.ones(2), moved, terms=2)
     one = np.ones(2, np.float32)
@@ -70,7 +70,7 @@ def test_what_is_large_elsewhere_buys_nothing() -> None:
 
 @pytest.mark.parametrize("terms", [1, 9, 4608, 1_000_003])
 def test_sums_may_be_off_as_random_roundings_add_up(terms: int) -> None:
-    """Never by the worst case of a sum in float32, nor by 0.1 %."""
+    """The bound is neither the worst case of a sum in float32, nor 0.1 %."""
     allowed = around(ONE, "reduction", moved=UNIT, terms=terms)
     assert allowed.absolute.max() <= 8 * UNIT * min(terms**0.5, terms)
     assert not compare(ONE, ONE * np.float32(1.001), allowed).passed

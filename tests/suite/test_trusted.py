@@ -1,4 +1,5 @@
-"""Processes with rights that their user does not have open nothing that the environment names."""
+"""Processes with rights that their user does not have do not open anything that the environment
+names."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def test_a_plain_process() -> None:
 
 
 def test_rights_of_a_file() -> None:
-    """A program with capabilities has its user's numbers, and the kernel's word."""
+    """A program with capabilities has its user's ids; the kernel tells about its rights."""
     entries = [(6, 4096), (trusted.AT_SECURE, 1), (0, 0)]
     vector = b"".join(struct.pack("@LL", *entry) for entry in entries)
     assert trusted.is_secure(vector) and trusted.is_secure(vector + b"\0")
@@ -81,8 +82,8 @@ def test_the_same_of_a_plain_process(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_variables_that_name_files_are_read_in_one_way() -> None:
-    """Nothing else takes a path from the environment: `trusted.variable` does, or `folders.cache`,
-    which asks `privileged` first."""
+    """Only `trusted.variable` reads a path from the environment, or `folders.cache`, which asks
+    `privileged` first."""
     package = Path(trusted.__file__).parent
     named = ("WGPU_LIB_PATH", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES")
     for path in package.rglob("*.py"):
@@ -110,7 +111,7 @@ def test_manifests_that_are_none(
     os.name != "posix" or os.geteuid() != 0, reason="only root makes such a program"
 )
 def test_a_program_of_another_user(tmp_path: Path) -> None:
-    """For real: Python as a set-user-ID program."""
+    """Python really runs as a set-user-ID program."""
     import shutil
 
     program = tmp_path / "python"

@@ -131,20 +131,21 @@ def test_kernels_get_by_without_exact_operations(words: str) -> None:
 
 
 def test_long_sums_stay_within_the_tolerance() -> None:
-    """A 3x3 convolution of 64 channels by Winograd's kernel, of constants in float16, where
-    products are fused with sums: in partial sums of 16 channels the error is 1.08 of it."""
+    """The case is a 3x3 convolution of 64 channels by Winograd's kernel, with float16 constants,
+    and products fused with sums: with partial sums of 16 channels the error is 1.08 times the
+    tolerance."""
     passes("up,fused", "--dtype", "all", "conformance/test_float16.py", "-k", "many and sums")
 
 
 def passes(words: str, *tests: str) -> None:
-    """These tests pass on a driver that is inexact in this way, and there is one at least."""
+    """Asserts that these tests, at least one, pass on a driver that is inexact in this way."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment(words), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:]
 
 
 def test_hosts_that_are_asked_for_run() -> None:
-    """The identifiers of tests have the name of the host."""
+    """The identifiers of tests contain the name of the host."""
     file = "conformance/test_levels.py"
     for words in (["--host", "ai_edge_litert", file], [file, "--host=ai_edge_litert", "-k", "x"]):
         assert worst.kept(words) == ["--host", "ai_edge_litert"]

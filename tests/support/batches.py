@@ -109,7 +109,7 @@ def twice(folder: Path) -> dict[str, str]:
 
 
 def user_folder(folder: Path) -> None:
-    """Fills the folder of docs/scale-out.md: a model, nine pictures and a file that is none."""
+    """Fills the folder of docs/scale-out.md: a model, nine pictures and a file that is not one."""
     from PIL import Image
 
     from tflgpu_plugin.demo import network
@@ -123,5 +123,5 @@ def user_folder(folder: Path) -> None:
 
 
 def interruptible() -> None:
-    """Restores the default handling of Ctrl-C, which a test that runs in the background ignores."""
+    """Restores the default handling of Ctrl-C, which a test in the background ignores."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

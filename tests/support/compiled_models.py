@@ -51,7 +51,7 @@ def by_session(folder: Path) -> list[Any]:
 
 
 def by_compiler(folder: Path) -> None:
-    """Compiles with ModelCompiler, where there is one: from and to a file, from and to memory."""
+    """Compiles with ModelCompiler, if it exists: from and to a file, from and to memory."""
     original = folder / "model.onnx"
     for embed in (False, True):
         compiler = ort.ModelCompiler(

@@ -1,4 +1,4 @@
-"""A decoder on our provider and on the CPU's, step by step, each with the cache that it makes."""
+"""A decoder on our provider and on the CPU's, step by step, each with its own cache."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Side:
 
 
 class BoundSide(Side):
-    """A session whose cache stays on the GPU; one `in_place` is written where it was read."""
+    """A session whose cache stays on the GPU; with `in_place`, it is written where it was read."""
 
     def __init__(self, opened: Any, in_place: bool = False) -> None:
         super().__init__(opened)
@@ -138,7 +138,8 @@ class Pair:
             side.keep(length)
 
     def assert_on_gpu(self) -> None:
-        """Every node of the session ran on the GPU, in one partition, in each of its runs."""
+        """Asserts that every node of the session ran on the GPU, in one partition, in each of its
+        runs."""
         report = tflgpu_plugin.report(self.ours.session)
         assert report.count("gpu") == len(report.nodes)
         (partition,) = report.partitions

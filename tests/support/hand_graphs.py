@@ -1,4 +1,4 @@
-"""A small graph for each pass, as providers read them: every pass changes one at least, with every
+"""A small graph for each pass, as providers import them: each pass changes at least one, with every
 optional operand and quantization that it may meet."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graphs of a TFLite host as plain data, written by hand, and what the importer makes of them."""
+"""Graphs of a TFLite host as plain data, written by hand, and their import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders in onnxruntime-genai: the tokens are those of its CPU provider."""
+"""Decoders in onnxruntime-genai give the tokens of its CPU provider."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Decoders whose cache grows by each token: every step gives what the CPU provider gives, at every
-length, also where lengths come again, jump or shrink, with the cache on the CPU and on the GPU."""
+"""Decoders with a growing cache: every step gives the CPU provider's result, at every length, also
+with lengths that repeat, jump or shrink, and with the cache on the CPU and on the GPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_200_tokens() -> None:
 
 @pytest.mark.parametrize("where", SIDES)
 def test_two_texts_of_which_one_is_shorter(where: str) -> None:
-    """The shorter text is padded in front: its first tokens see nothing at all."""
+    """The shorter text is padded at the front: its first tokens attend to nothing."""
     both = pair(decoders.gpt, TWO, SIDES[where])
     both.begin(2, decoders.empty(TWO, 2))
     both.step(9, hidden=4)
@@ -63,7 +63,7 @@ def test_prompts_of_all_lengths_and_a_token_after_each() -> None:
 
 @pytest.mark.parametrize("where", SIDES)
 def test_lengths_that_jump_shrink_and_come_again(where: str) -> None:
-    """Speculative decoding does this, and a new conversation in one session."""
+    """This happens in speculative decoding, and with a new conversation in one session."""
     both = pair(decoders.gpt, ONE, SIDES[where])
     both.begin(1, decoders.empty(ONE, 1))
     for kept, tokens in ((0, 1), (1, 31), (2, 5), (7, 1), (3, 5), (8, 1), (9, 100), (108, 3),
@@ -75,7 +75,7 @@ def test_lengths_that_jump_shrink_and_come_again(where: str) -> None:
 
 @pytest.mark.parametrize("where", SIDES)
 def test_conversations_take_turns_in_one_session(where: str) -> None:
-    """Each has its own cache, which the runs of the others leave as it is."""
+    """Each conversation has its own cache, which runs of the others do not change."""
     first = pair(decoders.gpt, ONE, SIDES[where])
     sides = [(SIDES[where](first.ours.session), Side(first.theirs.session)) for _ in range(3)]
     talks = [first, *(Pair(*both, first.words) for both in sides)]
@@ -88,7 +88,7 @@ def test_conversations_take_turns_in_one_session(where: str) -> None:
 
 
 def test_one_session_reads_the_prompt_and_another_goes_on() -> None:
-    """The cache goes from one to the other on the GPU."""
+    """The cache is passed from one session to the other on the GPU."""
     both, other = pair(decoders.gpt, ONE, BoundSide), session(decoders.gpt(ONE))
     both.begin(1, decoders.empty(ONE, 1))
     both.step(12)

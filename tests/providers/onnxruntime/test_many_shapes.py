@@ -1,5 +1,5 @@
-"""Networks with open extents, run with many shapes in one session, among them the smallest: each
-run gives what the CPU provider gives."""
+"""Networks with open extents run with many shapes in one session, including the smallest: each run
+gives the CPU provider's result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_shape_gives_what_the_cpu_gives(name: str, shapes: list[tuple[int,
 
 
 def test_rows_that_become_shorter_than_the_pixels_of_a_thread() -> None:
-    """The plan of the second shape has symbols, and its threads several pixels of a row."""
+    """The plan of the second shape has symbols, and its threads compute several pixels of a row."""
     w = Writer()
     w.op("Conv", "x", w.weights(8, 4, 7, 7), strides=[2, 2], pads=[3] * 4, out="y")
     data = w.model({"x": (F32, ("n", 4, "h", "w"))}, {"y": (F32, None)})

@@ -1,5 +1,5 @@
-"""The onnxruntime frontend through real sessions: registration, devices, options, what is said and
-reported. What models compute is in test_ort_models.py."""
+"""Tests the onnxruntime frontend in real sessions: registration, devices, options, messages and
+reports. test_ort_models.py tests what models compute."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ tflgpu_plugin.assert_used(ort.InferenceSession(m.add_relu(), providers=[m.EP]))
 
 @pytest.mark.parametrize("first", ["", "import tflgpu_plugin"])
 def test_a_path_of_another_process_is_refused_with_a_sentence(first: str) -> None:
-    """Registered by its path alone, the library cannot know adapters: an error, not a session
-    without a GPU. Afterwards both ways work."""
+    """If only its path is registered, the library does not know the adapters: that is an error, not
+    a session without a GPU. Afterwards both ways work."""
     path = tflgpu_plugin.get_library_path()
     run_python(
         f"""
@@ -140,9 +140,9 @@ print(json.dumps(found))
 
 
 def test_policies_and_software_adapters() -> None:
-    """No policy takes a software adapter, but for those that look for an NPU: onnxruntime knows
-    three kinds of hardware, and one of them it has to be. TFLGPU_ALLOW_SOFTWARE=1 makes it a GPU.
-    """
+    """No policy selects a software adapter, except those that prefer an NPU: onnxruntime knows
+    three kinds of hardware, and the adapter must be one of them. TFLGPU_ALLOW_SOFTWARE=1 makes it a
+    GPU."""
     import json
 
     from tflgpu_plugin.runtime import adapter
@@ -197,7 +197,7 @@ def test_excluded_nodes_stay_on_the_cpu(capfd: pytest.CaptureFixture[str]) -> No
 def test_assert_used_says_what_was_wrong_with_an_option(
     options: dict[str, str], sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """onnxruntime prints it and goes on without the provider."""
+    """onnxruntime prints the message and continues without the provider."""
     import onnxruntime as ort
 
     tflgpu_plugin.register()
@@ -225,7 +225,7 @@ def test_assert_used_says_why_not() -> None:
 
 
 def test_a_failure_is_told_of_its_own_session_only() -> None:
-    """onnxruntime does not ask us for a device that is not there."""
+    """onnxruntime does not call the provider for a device that does not exist."""
     import onnxruntime as ort
 
     tflgpu_plugin.register()

@@ -1,5 +1,5 @@
-"""Shape arithmetic as exporters write it, with open extents: every node is taken, in one partition,
-and the answers are the CPU provider's at several shapes."""
+"""Shape arithmetic in the form of exporters, with open extents: all nodes are claimed, in one
+partition, and results equal the CPU provider's at several shapes."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ def _filled(value: float) -> bytes:
 
 
 def test_arithmetic_stays_it_however_large_its_result() -> None:
-    """The first plan is for few elements; what follows from the shapes has many more in a run."""
+    """The first plan is made for few elements; values derived from shapes have many more in a
+    run."""
     ours, theirs = session(_filled(0.5)), cpu(_filled(0.5))
     for shape in ((300, 2), (1, 64), (300, 100), (1, 1)):
         feed = {"x": np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float32)}

@@ -1,5 +1,5 @@
-"""ONNX: no work in proportion to an attribute. Of onnx's own node tests, one for each integer of
-each operator that has a row, which is raised far beyond every extent."""
+"""Tests that no work is proportional to an attribute: one of onnx's node tests for each integer
+attribute of each operator with a row, raised far beyond every extent."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _copy(model: Any) -> Any:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_sessions_and_runs(part: int) -> None:
-    """A session is made, and its node runs where it is ours, in little time."""
+    """A session is created quickly, and its node runs quickly if it is ours."""
     from conformance import onnx_node_tests
 
     tflgpu_plugin.register()

@@ -1,5 +1,5 @@
-"""bfloat16 that a run moves and casts, against onnxruntime's CPU kernels, to the bit; what computes
-is in test_ort_bfloat16_computed.py."""
+"""Tests bfloat16 values that are moved and cast, bit by bit against onnxruntime's CPU kernels;
+test_ort_bfloat16_computed.py tests arithmetic."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_all_numbers_are_cast(to: str) -> None:
 @adapter
 @pytest.mark.parametrize("to", ["INT8", "UINT8", "INT16", "UINT16", "INT32", "INT64"])
 def test_whole_numbers_lose_fractions(to: str) -> None:
-    """Numbers that fit lose fractions; the CPU's result for others is undefined."""
+    """Integers that fit lose their fractions; the CPU's result for others is undefined."""
     values = np.array([0, 1.99, 2.75, 100.5, 127], np.float32)
     signed = np.array([-0.99, -1.5, -128], np.float32)
     x = bfloat16.bits(values if to[0] == "U" else np.concatenate([values, signed]))
@@ -137,7 +137,7 @@ def _as_values(x: Array) -> dict[str, Any]:
 @adapter
 @pytest.mark.parametrize("given", ["int8", "uint8", "int16", "int32", "int64", "bool", "float16"])
 def test_others_are_rounded_as_float32(given: str) -> None:
-    """Large numbers twice: to float32 first."""
+    """Large integers are rounded twice: first to float32."""
     x = CHANCE.integers(-(1 << 31), 1 << 31, 4000)
     x[:2] = (1 << 24) + (1 << 16) + 1, 0x01FE8001
     x = (x % 65_504 - 32_000).astype(given) if given == "float16" else x.astype(given)
@@ -200,7 +200,7 @@ def test_what_is_cast_as_another() -> None:
 @adapter
 @both
 def test_bits_as_those_of_whole_numbers(optimize: bool) -> None:
-    """All there are, of NaN and subnormal numbers, too."""
+    """All bit patterns are tried, including NaN and subnormal numbers."""
     number = onnx.TensorProto.DataType.Value
     nodes = [
         node("BitCast", ["x"], ["signed"], to=number("INT16")),
@@ -250,7 +250,7 @@ def test_a_chain(optimize: bool) -> None:
 @adapter
 @both
 def test_constants(optimize: bool) -> None:
-    """Results of constants are known before a run, where the host leaves them."""
+    """Results of constants are folded where the host does not fold them."""
     nodes = [
         node("Cast", ["k"], ["f"], to=FLOAT),
         node("Cast", ["f"], ["b"], to=BRAIN),
@@ -268,7 +268,7 @@ def test_constants(optimize: bool) -> None:
 
 @adapter
 def test_what_is_computed_of_constants() -> None:
-    """No host has kernels for that; it is known before a run."""
+    """No host has kernels for these; the result is folded."""
     nodes = [node("Neg", ["k"], ["n"]), node("Concat", ["x", "n"], ["y"], axis=0)]
     held = bfloat16.bits(np.array([1.5, -3e38, 0, 7], np.float32))
     data = model(nodes, {"x": ANY[0, 0]}, {"y": BRAIN}, {"k": held})
@@ -278,7 +278,7 @@ def test_what_is_computed_of_constants() -> None:
 
 @adapter
 def test_whole_numbers_beyond_float16() -> None:
-    """On the way to and from them all digits are kept, whatever precision may be lost."""
+    """All digits are kept in conversions, whatever precision may be lost."""
     x = CHANCE.integers(-(1 << 30), 1 << 30, (1, 64, 64, 16)).astype(np.int32)
     nodes = [
         node("Cast", ["x"], ["a"], to=BRAIN),

@@ -1,4 +1,4 @@
-"""bfloat16 that onnxruntime's CPU kernels compute with: in float32, and rounded."""
+"""Tests bfloat16 arithmetic as in onnxruntime's CPU kernels: computed in float32 and rounded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_row_is_run() -> None:
 @both
 @pytest.mark.parametrize("name", EACH)
 def test_each_number(name: str, optimize: bool) -> None:
-    """All there are. The sign of NaN is 0 in that kernel."""
+    """All numbers are tried. The kernel gives NaN a sign of 0."""
     op = name.partition("-")[0]
     one = node(op, ["x"], ["y"], **EACH[name])
     made = BRAIN if op == "Sign" else BOOL
@@ -74,7 +74,7 @@ def test_each_number(name: str, optimize: bool) -> None:
 
 @adapter
 def test_the_sign_of_constants() -> None:
-    """The host leaves them in the model, or works them out; and of float32 NaN stays NaN."""
+    """The host leaves it in the model or folds it; float32 NaN stays NaN."""
     held = np.array([0x7FC0, 0xFF81, 0x8000, 0x0001, 0xFF80, 0x4000], np.uint16)
     nodes = [node("Sign", ["k"], ["s"]), node("Concat", ["x", "s"], ["y"], axis=0)]
     data = model(nodes, {"x": held}, {"y": BRAIN}, {"k": held})
@@ -88,7 +88,7 @@ def test_the_sign_of_constants() -> None:
 
 @adapter
 def test_no_precision_is_lost() -> None:
-    """Beyond 65,504 nothing is infinite yet."""
+    """Values beyond 65,504 are not infinite."""
     x = bfloat16.bits((CHANCE.normal(size=(1, 64, 64, 16)) * 1e30).astype(np.float32))
     nodes = [
         node("Transpose", ["x"], ["t"], perm=[0, 3, 1, 2]),
@@ -166,7 +166,8 @@ LAYERS = ("LayerNormalization", "SimplifiedLayerNormalization", *SKIPPED)
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("op", LAYERS)
 def test_layers(op: str, known: bool, optimize: bool) -> None:
-    """Scale and bias are constants, or come from outside; mean and deviation stay float32."""
+    """Scale and bias are constants, or come from outside of the partition; mean and deviation stay
+    float32."""
     one, by, reads, made = layer(op)
     inner = {name: INPUTS[name] for name in reads if name in ("scale", "bias", "added") and known}
     feeds = {name: INPUTS[name] for name in reads if name not in inner}
@@ -191,7 +192,7 @@ def test_the_first_result_alone(op: str) -> None:
 
 @adapter
 def test_rows_of_special_numbers() -> None:
-    """NaN and infinities in rows of their own, equal numbers, subnormal ones, large ones."""
+    """NaN and infinities are in separate rows, as are equal, subnormal and large numbers."""
     x = np.ones((6, 8), np.float32)
     x[0, 3], x[1, 0], x[2, 7] = np.nan, np.inf, -np.inf
     x[4, ::2], x[5, ::2] = 1e-40, 1e15
@@ -245,7 +246,7 @@ def test_the_bound_knows_a_wrong_rounding() -> None:
 
 @pytest.mark.parametrize(("op", "kinds"), [("IsNaN", ["bool"]), ("Sign", ["bf16"])])
 def test_what_is_read(op: str, kinds: list[str]) -> None:
-    """Casts of the device's, and the row of float32 between."""
+    """Casts read the device's storage, and a row of float32 between."""
     graph = Node(op, ("bf16", (3,)), kinds=kinds).read().graph
     assert graph.nodes[0].op == "cast" and len({node.sources for node in graph.nodes}) == 1
     assert graph.tensors[graph.nodes[0].outputs[0]].wide

@@ -1,5 +1,5 @@
-"""Weights and tables in blocks of 4 or 8 bits: what their rows ask for, at each bound, and what of
-tables stays so in memory."""
+"""Tests weights and tables in blocks of 4 or 8 bits: the conditions of their rows, at each limit,
+and what stays packed in memory."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ ROWS, WIDTH, BLOCK = 64, 256, 32
 @pytest.mark.parametrize(("kind", "bits"), FORMS)
 @pytest.mark.parametrize("zeros", [False, True])
 def test_tables_stay_in_few_bits(kind: str, bits: int, zeros: bool) -> None:
-    """In memory are the bits and a scale (and a zero point) for each block: with a scale a seventh
-    of float32, which the table takes where another axis has the blocks."""
+    """Memory holds the bits and one scale (and zero point) per block: with a scale, a seventh of
+    float32. Tables with blocks along another axis become float32."""
     pytest.importorskip("onnx")
     held = (ROWS, WIDTH // 2 if (kind, bits) == ("UINT8", 4) else WIDTH)
     more: dict[str, Any] = {"bits": bits, "block_size": BLOCK}

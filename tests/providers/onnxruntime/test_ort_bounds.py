@@ -1,4 +1,4 @@
-"""Conditions of ONNX rows, at each bound and one beyond it."""
+"""Tests conditions of ONNX rows, at each limit and one beyond it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Shapes that change from run to run in one session: each run gives what the CPU provider gives,
-also where a plan with symbols was made for other shapes before."""
+"""Shapes change from run to run in one session: each run gives the CPU provider's result, also
+after a plan with symbols was made for other shapes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_an_extent_that_becomes_zero_is_planned() -> None:
 
 
 def test_sizes_of_resize_that_follow_from_the_shape() -> None:
-    """Its tables are no numbers of the shape, though a plan with symbols holds for few shapes."""
+    """Its tables do not follow from symbols, so that a plan with symbols holds for few shapes."""
     nodes = [
         node("Shape", ["x"], ["extents"]),
         node("Mul", ["extents", "times"], ["sizes"]),

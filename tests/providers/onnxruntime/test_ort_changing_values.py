@@ -1,6 +1,5 @@
-"""Counts, bounds and shapes that a run gives are symbols: random sequences of them give what the
-CPU provider gives, with few plans. It does not optimize here: it turns a Gather by a Range into a
-Slice, also where the Range begins below 0."""
+"""Counts, bounds and shapes that are inputs of a run are symbols: random sequences of them give the
+CPU provider's results, with few plans."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ LARGE = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Case:
-    """`draw` gives the numbers of the inputs "a", "b" ... of a run, of this `shape`; `plans` is how
-    many may be made for RUNS of them."""
+    """A model whose runs have this `shape`; `draw` gives the integers of the inputs "a", "b" ...;
+    RUNS of them may make at most `plans` plans."""
 
     nodes: Sequence[Any]
     draw: Callable[[Chance], Sequence[Any]]
@@ -200,7 +199,7 @@ def test_bounds_beyond_32_bits_are_clamped() -> None:
 
 
 def test_empty_results_between_others() -> None:
-    """A slice may select nothing, also where earlier ones did."""
+    """A slice may select nothing, even if earlier ones did not."""
     case = CASES["slice"]
     data = case.data(case.feeds(0)[0])
     session, theirs = ours(data), cpu(data, optimize=False)
@@ -223,7 +222,7 @@ MOST = [node("ReduceMax", ["n", "axis"], ["m"], keepdims=1), node("Sub", ["m", "
 
 
 def test_a_bound_that_nodes_compute_from_a_few_integers() -> None:
-    """They stay on the CPU, and nothing else does."""
+    """These nodes stay on the CPU, and no others do."""
     data = _trimmed(MOST, axis=[0], one=[1])
     session, theirs = ours(data), cpu(data, optimize=False)
     chance = np.random.default_rng(6)

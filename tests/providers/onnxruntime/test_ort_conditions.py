@@ -1,4 +1,4 @@
-"""Conditions of ONNX rows at their edges."""
+"""Tests conditions of ONNX rows at their limits."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ HALF, NONE = np.float32(0.5), np.float32(0)
     ],
 )
 def test_dropout_drops_nothing(given: tuple[Any, ...], runs: bool) -> None:
-    """Out of training, or with a ratio of 0."""
+    """It is not in training mode, or its ratio is 0."""
     assert (one("Dropout", (2, 3), *given, version=13).refusals == {}) == runs

@@ -1,5 +1,5 @@
-"""ONNX operators whose results only a run counts: the CPU's answers, whatever the count is, with
-what reads them, in compiled models, and what rows ask for."""
+"""Tests ONNX operators whose results are counted in a run: results equal the CPU's, whatever the
+count is, with nodes that read them and in compiled models; and the conditions of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def chance(*shape: int, below: float = 1.0, seed: int = 0) -> Array:
 def check(nodes: Sequence[Any], feeds: Sequence[Feeds], outputs: Sequence[str],
           constants: Feeds | None = None, shapes: Mapping[str, Shape] | None = None,
           cpu_nodes: Sequence[str] = ()) -> None:  # fmt: skip
-    """Equal answers for all feeds in one session; these operators alone are on the CPU."""
+    """Asserts equal results for all feeds in one session, and that only these operators are on the
+    CPU."""
     data = build(nodes, feeds[0], outputs, constants, shapes)
     ours, theirs = session(data, force=1), cpu(data)
     assert {op for op, where in places(ours).items() if where == "cpu"} == {*cpu_nodes}
@@ -97,7 +98,8 @@ def test_unique(kind: type, sorted_: int) -> None:
 @pytest.mark.parametrize("sorted_", [0, 1])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_unique_parts(kind: type, sorted_: int, axis: int) -> None:
-    """Many of them alike, some in all but the last element; one alone, and none alike."""
+    """Many parts are equal, some differ only in the last element; there is a single part, and there
+    are only different ones."""
     outputs = ["y", "first", "kinds", "counts"]
     one = node("Unique", ["x"], outputs, sorted=sorted_, axis=axis)
     shapes = [(40, 2, 1), (2, 40, 2), (1, 2, 40), (9, 1, 3), (1, 1, 1), (5, 6, 7), (3, 50, 4)]
@@ -187,7 +189,7 @@ def test_no_boxes() -> None:
 
 @pytest.mark.adapter
 def test_what_reads_a_counted_result() -> None:
-    """Runs behind it, in a partition of its own, whose shapes each run tells."""
+    """Nodes that read it run in a separate partition, whose shapes are known in each run."""
     nodes = [
         node("Greater", ["x", "half"], ["b"]), node("NonZero", ["b"], ["z"]),
         node("Transpose", ["z"], ["places"]), node("GatherND", ["x", "places"], ["v"]),
@@ -201,7 +203,7 @@ def test_what_reads_a_counted_result() -> None:
 
 @pytest.mark.adapter
 def test_a_shape_that_hangs_on_a_count_is_worked_out_anew() -> None:
-    """The bound is not the shape: neither of what reads it nor of what is made of it."""
+    """The bound is not the shape, neither for its readers nor for values computed from it."""
     nodes = [
         node("NonZero", ["x"], ["z"]), node("Shape", ["z"], ["shape"]),
         node("ConstantOfShape", ["shape"], ["zeros"]), node("Cast", ["z"], ["floats"], to=1),
@@ -215,7 +217,7 @@ def test_a_shape_that_hangs_on_a_count_is_worked_out_anew() -> None:
 
 @pytest.mark.adapter
 def test_a_told_count_is_below_the_bound() -> None:
-    """A model may tell how many there will be, for one input."""
+    """A model may state the count, for one input."""
     from onnx import TensorProto, helper
 
     x = np.float32([[1, 0], [1, 1]])
@@ -258,7 +260,7 @@ def opened(path: str, **entries: str) -> Any:
 
 @pytest.mark.adapter
 def test_a_count_beyond_its_room_is_an_error() -> None:
-    """Whatever a device says, nothing is read behind what it has written."""
+    """Whatever a device reports, nothing is read past the data that it has written."""
     import tflgpu_plugin
     from tflgpu_plugin.providers.onnxruntime import sessions
 
@@ -302,8 +304,8 @@ def test_an_input_of_other_bytes_than_its_plan_is_the_hosts(
 
 @pytest.mark.adapter
 def test_an_output_of_other_bytes_than_its_plan_is_an_error() -> None:
-    """Nothing is written behind it. onnxruntime gives a run each output once, so that its own
-    kernels cannot do this one."""
+    """Nothing is written past its end. onnxruntime returns each output only once per run, so its
+    own kernels cannot do this run."""
     ours, shape = misplanned(None, (3, 5))
     with pytest.raises(Exception, match='Output "y" has 60 bytes, but its plan gives '):
         ours.run(None, {"x": np.ones(shape, np.float32)})

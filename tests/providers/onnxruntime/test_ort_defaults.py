@@ -1,4 +1,4 @@
-"""Defaults of attributes that an ONNX node leaves out."""
+"""Tests defaults of attributes that an ONNX node omits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Tensors on the GPU in onnxruntime: made by hand, bound to inputs and outputs, passed between
-sessions and partitions, and read later."""
+"""Tests tensors on the GPU in onnxruntime: created directly, bound to inputs and outputs, passed
+between sessions and partitions, and read later."""
 
 from __future__ import annotations
 
@@ -392,7 +392,7 @@ def test_threads_run_one_session() -> None:
 
 
 def test_an_adapter_with_memory_of_its_own() -> None:
-    """Inputs and outputs go through staging buffers there."""
+    """Inputs and outputs go through staging buffers on such an adapter."""
     run_python(
         "from tests.providers.onnxruntime import test_ort_device_memory as t\n"
         "import tflgpu_plugin; tflgpu_plugin.register()\n"
@@ -416,7 +416,8 @@ def test_a_tensor_without_memory_is_refused() -> None:
 
 
 def test_freed_tensors_are_reused_and_bounded() -> None:
-    """In a process of its own: freed memory is kept as long as there is any session."""
+    """The test runs in a separate process, because freed memory is kept as long as any session
+    exists."""
     run_python(
         """
 import onnxruntime as ort, tflgpu_plugin

@@ -1,5 +1,5 @@
-"""Operators of diffusion models for GPUs, which onnxruntime has no CPU kernels for: the answers are
-those of the CPU for what they stand for in the operators of ONNX; and what rows ask for."""
+"""Tests operators of diffusion models for which onnxruntime has no CPU kernels: results equal those
+of equivalent ONNX operators on the CPU; and the conditions of rows."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_bias_add_and_split_gelu() -> None:
 
 @pytest.mark.adapter
 def test_a_block_of_a_diffusion_model() -> None:
-    """No transpose of an image is left in a block as the optimizer writes it."""
+    """In a block as the optimizer writes it, no transpose of an image is left."""
     import tflgpu_plugin
 
     held = {**SCALES, "w1": values(8, 3, 3, 8) / 8, "w2": values(8, 3, 3, 8) / 9, "b": values(8)}

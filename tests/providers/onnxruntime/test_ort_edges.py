@@ -1,5 +1,5 @@
-"""Values at the edges of what rows take, against the CPU provider: masks of integers, vectors whose
-squares are next to nothing, quotients on halves."""
+"""Tests values at the limits of what rows accept against the CPU provider: integer masks, vectors
+with nearly zero squares, quotients that are halves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TINY = (1e-12, 1e-13, 1e-20, 1e-25, 1e-30, 0.0, 1.0, 1e30, np.nan, np.inf)
 @pytest.mark.parametrize("kind", ["int32", "int64", "bool", "float32"])
 @pytest.mark.parametrize("constant", [False, True])
 def test_attention_with_a_mask_of_any_type(kind: str, constant: bool) -> None:
-    """Integers are added to the scores as they are."""
+    """Integers are added to the scores unchanged."""
     from onnx import TensorProto, helper, numpy_helper
 
     mask = (m.values(5, 5) > 0).astype(kind)
@@ -61,7 +61,7 @@ def test_vectors_of_any_length(size: float, power: int) -> None:
 
 
 def test_quotients_on_halves() -> None:
-    """The zero point is -least / scale, and lies on a half for each of these ranges."""
+    """The zero point is -least / scale, which is a half for each of these ranges."""
     from onnx import TensorProto, helper
 
     outputs = {"y": TensorProto.UINT8, "s": TensorProto.FLOAT, "z": TensorProto.UINT8}

@@ -1,4 +1,4 @@
-"""Einsum, by numpy's."""
+"""Tests Einsum against numpy's."""
 
 from __future__ import annotations
 

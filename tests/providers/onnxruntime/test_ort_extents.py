@@ -1,5 +1,5 @@
-"""Open extents that depend on each other: guesses that go together, and a model with a cache that
-is taken whole whatever its extents are called."""
+"""Tests open extents that depend on each other: consistent guesses, and a model with a cache that
+is claimed entirely whatever the names of its extents are."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_total_is_what_the_graph_makes_of_its_parts(total: str) -> None:
 
 
 def test_names_inside_are_what_is_found_there() -> None:
-    """A node that nothing is known of gives what the host says: twice the input."""
+    """A node with an unknown operator has the shape that the host states: twice the input."""
     taken = snapshot(
         [
             ("Concat", ("x", "x"), ("a",), {"axis": 1}),
@@ -79,7 +79,7 @@ def test_names_inside_are_what_is_found_there() -> None:
 
 
 def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
-    """Each is of a kind of its own; the extents that they ask for are those of the constant."""
+    """Each node is of a different kind; the extents that they need are those of the constant."""
     operators = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu", "MatMul", "Mod")
     taken = snapshot(
         [(op, ("x", "w"), (op,), {}) for op in operators],
@@ -94,7 +94,7 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
 
 
 def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports it where all of them do."""
+    """The defect is reported if all guesses meet it."""
     taken, read = cache("t"), symbols.import_
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
 
@@ -113,8 +113,8 @@ def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.Mo
 
 
 class _Chain:
-    """A chain of random nodes over tensors of rank 3 that fits with some extents; many of these are
-    open, some of them alike in several inputs."""
+    """A chain of random nodes over tensors of rank 3 that fits certain extents; many of these are
+    open, and some are equal in several inputs."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -163,7 +163,7 @@ class _Chain:
 
 
 def test_random_chains_of_open_extents_are_solved() -> None:
-    """Nine in ten: each asks for up to a dozen extents that nothing tells but what fits."""
+    """Nine of ten are solved: each needs up to a dozen extents that only follow from what fits."""
     chains = [_Chain(seed) for seed in range(40)]
     taken = [snapshot(one.nodes, one.shapes, outputs=(one.x,)) for one in chains]
     refused = [bool(symbols.opened(one, TABLE).refusals) for one in taken]
@@ -193,7 +193,7 @@ def test_a_cache_is_taken_whole_and_right(names: tuple[str | None, ...]) -> None
 
 @pytest.mark.adapter
 def test_a_refusal_for_a_guess_says_so() -> None:
-    """No extent suits both layers, so that one of them stays out, with the reason."""
+    """No extent fits both layers, so that one of them stays on the CPU, with the reason."""
     random = np.random.default_rng(0)
     data = model(
         [

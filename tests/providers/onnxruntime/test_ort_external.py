@@ -1,4 +1,5 @@
-"""ONNX models with weights in another file, which are mapped where other shapes may come."""
+"""Tests ONNX models with weights in a separate file, which is mapped if other shapes are
+possible."""
 
 from __future__ import annotations
 
@@ -137,7 +138,7 @@ def test_files_are_closed_with_their_last_view(tmp_path: Path) -> None:
 def test_files_are_closed_when_modules_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the exit of a process, names of modules are None before the last objects go."""
+    """At process exit, module globals are None before the last objects are freed."""
     weights = tmp_path / "weights"
     weights.write_bytes(bytes(1 << 16))
     files = Files(tmp_path)

@@ -1,5 +1,5 @@
-"""Runs that the GPU cannot do: onnxruntime's own kernels do them, with the answer or the error that
-a session on the CPU has, and the next run is on the GPU again."""
+"""Tests runs that the GPU cannot do: onnxruntime's own kernels do them, with the same result or
+error as a CPU session, and the next run is on the GPU again."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that gets every operator wrong over more than a thousand elements of an axis."""
+    """Simulates a driver that computes every operator wrongly if an axis has more than a thousand
+    elements."""
     row = quirks.Quirk("", "", LARGE_REFUSED)
     monkeypatch.setattr(
         quirks.Quirk, "applies", lambda _, name, graph, node, target: is_large(graph, node)
@@ -198,7 +199,7 @@ def test_operators_of_other_domains_fall_back_too() -> None:
 def test_constants_beside_the_model_are_memory_of_the_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A packed copy of numbers of 4 bits would be gone when the session reads it."""
+    """A packed copy of 4-bit numbers would be freed before the session reads it."""
     import onnx
     from onnx import TensorProto, helper
 
@@ -233,7 +234,7 @@ def test_constants_beside_the_model_are_memory_of_the_partition(
 
 
 def test_branches_fall_back_each_for_itself() -> None:
-    """With constants of the graph around them."""
+    """Branches read constants of the outer graph."""
     from onnx import TensorProto, helper, numpy_helper
 
     def branch(name: str, weights: Array) -> Any:
@@ -266,7 +267,7 @@ def test_branches_fall_back_each_for_itself() -> None:
 
 
 def test_a_lost_device_leaves_answers() -> None:
-    """In a process of its own, as others share the device."""
+    """The test runs in a separate process, because others share the device."""
     from tests.support.subprocesses import run_python
 
     done = run_python("""
@@ -311,8 +312,8 @@ def test_threads_that_fall_back_at_once_have_their_answers() -> None:
 def test_reports_tell_of_a_session_that_onnxruntime_has_made_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where its own kernels cannot be used either, Python's onnxruntime puts a session on the CPU
-    for good."""
+    """If the host's own kernels cannot be used either, Python's onnxruntime moves the session to
+    the CPU permanently."""
     import onnxruntime
 
     from tflgpu_plugin.providers.onnxruntime import ep

@@ -1,5 +1,5 @@
-"""Inputs of a run whose extents do not fit the constants of the node: onnxruntime's error, no
-answer that is spread or cut up. The next run is on the GPU again."""
+"""Inputs of a run with extents that do not fit the constants of a node: onnxruntime reports an
+error; inputs are neither broadcast nor truncated. The next run is on the GPU again."""
 
 from __future__ import annotations
 

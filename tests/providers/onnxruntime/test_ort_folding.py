@@ -1,4 +1,4 @@
-"""Shape arithmetic against ONNX's node tests: whatever is worked out must be what ONNX says."""
+"""Tests shape arithmetic against ONNX's node tests: every folded value must be the expected one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _outcomes(case: Any) -> Counter[bool]:
 
 
 def _compare(got: Any, wanted: Any, name: str) -> None:
-    """Constants of float16 are held as float32."""
+    """Compares values; float16 constants are held as float32."""
     if onnx_node_tests.of_bfloat16(wanted):
         assert np.array_equal(got, wanted.view(np.uint16)), name
         return
@@ -100,7 +100,7 @@ def test_what_shape_arithmetic_needs_has_a_test() -> None:
 def test_a_range_is_worked_out_where_it_is_short(
     first: int, end: int, step: int, count: int | None
 ) -> None:
-    """Wherever it begins; no memory is taken for a long one."""
+    """This holds wherever the range begins; no memory is allocated for a long one."""
     node = HostNode(0, "Range", "", 11, "n", ("a", "b", "c"), ("y",), (), {})
     found = worked_out(node, [np.array(n, np.int64) for n in (first, end, step)])
     assert (None if found is None else len(found[0])) == count

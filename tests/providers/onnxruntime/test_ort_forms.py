@@ -1,4 +1,4 @@
-"""The ops that ONNX nodes become, in order, with some of their attributes and constants."""
+"""Tests the ops that ONNX nodes become, in order, with some of their attributes and constants."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_nodes_become_these_ops(node: Node, ops: str) -> None:
     ],
 )  # fmt: skip
 def test_an_op_has_these_attributes(node: Node, op: str, attributes: dict[str, Any]) -> None:
-    """Each of that name."""
+    """All ops with this name are checked."""
     made = [one for one in node.read().graph.nodes if one.op == op]
     assert made
     for one in made:

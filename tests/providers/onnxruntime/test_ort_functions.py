@@ -1,6 +1,6 @@
-"""Bodies of nodes that onnxruntime inlines later, for it has no kernel for them: SequenceMap of
-ONNX, and functions of a model with control flow in them. Sessions are made, and answer as the CPU
-provider does, however the host optimizes."""
+"""Tests nodes without kernel whose bodies onnxruntime inlines later: SequenceMap of ONNX, and
+functions of a model that contain control flow. Sessions are created and give the CPU provider's
+results, whatever the host optimizes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""MatMul of vectors, and Gemm: y = alpha A' B' + beta C, for every way in which its factors meet
-constants and values of a run, against float64."""
+"""Tests MatMul of vectors and Gemm, y = alpha A' B' + beta C, for every combination of constant and
+run-time factors, against float64."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def random(shape: tuple[int, ...], seed: int) -> Array:
 
 @pytest.mark.parametrize("constant", [("b", "c"), ("b",), ("c",), ()])
 def test_factors(constant: tuple[str, ...]) -> None:
-    """All in one model of many nodes."""
+    """All variants are nodes of one model."""
     values = {"a": random(A, 1), "a_t": random(A, 1).T.copy(), "b": random(B, 2)}
     values |= {"b_t": values["b"].T.copy()}
     nodes, wanted = [], {}

@@ -1,4 +1,4 @@
-"""ONNX operators that choose or place elements by indices: the answers are those of the CPU."""
+"""Tests ONNX operators that select or place elements by indices: results equal the CPU's."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def test_gather_elements(kind: type, axis: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "min", "max"])
 def test_scatter_elements_and_nd(kind: type, reduction: str) -> None:
-    """Duplicates in the order of the updates; a sum of int64 is the host's."""
+    """Duplicates are applied in the order of the updates; sums of int64 are computed by the
+    host."""
     ours = not (kind is np.int64 and reduction in ("add", "mul"))
     if reduction != "none" and kind in (np.bool_, np.float16):
         return  # of which the host has no kernel, or we have none
@@ -128,7 +129,7 @@ def test_scatters_of_constant_indices(count: int) -> None:
 
 @pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 0, 0, 1]])
 def test_max_unpool(pads: list[int]) -> None:
-    """Some of the indices are the same: the last value stays."""
+    """Some indices are equal: the last value counts."""
     chance = np.random.default_rng(1)
     size = 2 * 3 * (8 - pads[0]) * (10 - pads[3])
     feeds = {"x": chance.normal(size=(2, 3, 4, 5)).astype(np.float32),
@@ -146,7 +147,7 @@ def test_max_unpool(pads: list[int]) -> None:
 def test_array_feature_extractor(
     kind: type, told: bool, shape: tuple[int, ...], places: Any
 ) -> None:
-    """The operator of another domain runs, with indices of the model or of a run."""
+    """The operator of another domain runs, with constant or run-time indices."""
     from onnx import TensorProto, helper, numpy_helper
 
     x, at = held(*shape, kind=np.int64).astype(kind), np.array(places, np.int64)

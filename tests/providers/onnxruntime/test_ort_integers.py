@@ -1,7 +1,6 @@
-"""Integers in the ONNX frontend: places that a run tells, casts, and arithmetic of int32 and int64.
-
-The answers are those of the CPU provider, whose kernels do a run that meets a number beyond int32.
-"""
+"""Tests integers in the ONNX frontend: run-time indices, casts, and arithmetic of int32 and int64.
+Results equal those of the CPU provider, whose kernels repeat a run that meets a number beyond
+int32."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ def check(
     constants: Mapping[str, Array] | None = None,
     on_cpu: Sequence[str] = (),
 ) -> None:
-    """Equal answers, and these operators alone are on the CPU."""
+    """Asserts equal results, and that only these operators are on the CPU."""
     data = build(nodes, feeds, outputs, constants)
     ours = session(data, optimize=False)
     assert {op for op, where in places(ours).items() if where == "cpu"} == set(on_cpu)
@@ -223,7 +222,7 @@ DISCARDED: dict[str, tuple[Any, tuple[str, ...], int]] = {
 
 @pytest.mark.parametrize("name", DISCARDED)
 def test_a_number_beyond_int32_counts_where_it_is_used(name: str) -> None:
-    """Buckets of relative positions take a logarithm of 0 for an integer, and leave it out."""
+    """Buckets of relative positions convert a logarithm of 0 to an integer, and then ignore it."""
     nodes, outputs, on_host = DISCARDED[name]
     given = {
         "x": np.float32([-np.inf, 3e9, 2, 5, np.nan]), "r": np.arange(5),

@@ -1,5 +1,5 @@
-"""The onnxruntime frontend through real sessions: models of every form, at one and at several
-shapes. Every comparison is with the CPU provider on the same model and input."""
+"""Tests models of every form through real onnxruntime sessions, at one and at several shapes. Every
+comparison is with the CPU provider on the same model and input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_many_shapes_go_through_a_bounded_list_of_plans() -> None:
 
 
 def test_values_that_follow_from_shapes() -> None:
-    """A factor that the model works out from an extent is another one for each shape."""
+    """A factor that the model computes from an extent changes with the shape."""
     nodes = [
         m.node("Shape", ["x"], ["s"]),
         m.node("Gather", ["s", "one"], ["w"]),
@@ -110,7 +110,7 @@ def control_flow() -> bytes:
 
 
 def test_bodies_of_control_flow() -> None:
-    """Each branch is a graph of its own, and may be claimed."""
+    """Each branch is a separate graph, and may be claimed."""
     session, reference = m.session(control_flow(), force=1), m.cpu(control_flow())
     for sign in (-1, 1):
         m.compare(session, reference, {"x": sign * np.abs(m.values(2, 3))})
@@ -121,7 +121,7 @@ def test_bodies_of_control_flow() -> None:
 
 
 def test_why_operators_without_tensors_or_with_chance_stay_is_told() -> None:
-    """Each with its reason, none of which has a row."""
+    """Each node, whose operator has no row, has its reason."""
     nodes = [
         m.node("Relu", ["x"], ["a"]),
         m.node("RandomNormalLike", ["a"], ["b"]),
@@ -200,7 +200,7 @@ def test_cpu_fallback_can_be_forbidden() -> None:
 
 
 def test_a_shape_that_the_host_tells_wrongly() -> None:
-    """onnxruntime infers 4 rows for this pooling and makes 3; what reads them is planned anew."""
+    """onnxruntime infers 4 rows for this pooling but computes 3; its readers are planned again."""
     pool = m.node("MaxPool", ["x"], ["a"], kernel_shape=[1, 3], strides=[3, 3], ceil_mode=1)
     nodes = [pool, m.node("Tanh", ["a"], ["b"]), m.node("Add", ["b", "c"], ["y"])]
     constant = np.linspace(-1, 1, 6).astype(np.float32).reshape(6, 1, 1)

@@ -1,5 +1,5 @@
-"""Plain integers of 8 and 16 bits, which wrap around where they are stored. The answers are
-those of numpy's types, and of the CPU provider where it has a kernel."""
+"""Tests unquantized integers of 8 and 16 bits, which wrap around when they are stored. Results
+equal those of numpy's types, and of the CPU provider if it has a kernel."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_arithmetic(op: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ends", [(3, 90), (90, 3), (3, None), (None, 90), (None, None)])
 def test_limits(kind: str, ends: tuple[int | None, int | None]) -> None:
-    """Values over the upper limit become that, whatever the lower one is."""
+    """Values above the upper limit become that limit, whatever the lower one is."""
     a, (low, high) = numbers(kind, 40, 1), ends
     held = {n: np.array(v, kind) for n, v in (("low", low), ("high", high)) if v is not None}
     reads = ["a", *(name if name in held else "" for name in ("low", "high"))]
@@ -118,7 +118,8 @@ def test_a_constant_and_a_choice(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("given", ["float32", "int32", "int64", "bool", *KINDS])
 def test_casts(given: str, kind: str) -> None:
-    """Fractions are cut off, and bits that do not fit; of floats those that fit are asked for."""
+    """Fractions are truncated, and so are bits that do not fit; only floats in range are
+    converted."""
     from onnx import helper
 
     if given == "bool":

@@ -1,5 +1,5 @@
-"""ONNX's own node tests, read without onnxruntime and run: the shapes and values that the standard
-gives, and attributes that are left out."""
+"""Reads and runs ONNX's own node tests without onnxruntime: shapes and values of the standard, and
+omitted attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places outside of a tensor that a run tells: indices, lengths, positions, numbers of images, and
+"""Tests run-time values that are out of range: indices, lengths, positions, numbers of images, and
 shapes that do not fit. The error is onnxruntime's, and the next run is on the GPU again."""
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def told(one: Any, feeds: Mapping[str, Array]) -> list[Array] | tuple[type, str]
 
 
 def alike(ours: Any, theirs: Any, feeds: Mapping[str, Array]) -> None:
-    """One run in both sessions has the same results, or the same error."""
+    """Asserts that one run has the same results, or the same error, in both sessions."""
     got, wanted = told(ours, feeds), told(theirs, feeds)
     if isinstance(wanted, tuple) or isinstance(got, tuple):
         assert got == wanted
@@ -153,7 +153,7 @@ PLACED: dict[str, tuple[Any, Any, Any, Any, Any]] = {
 
 @pytest.mark.parametrize("name", PLACED)
 def test_a_place_outside_is_an_error_of_onnxruntime(name: str) -> None:
-    """Lengths, positions and numbers of images that a run tells."""
+    """The values are lengths, positions and numbers of images that are given at run time."""
     attributes, before, inside, outside, constants = PLACED[name]
     data = placed(name.split(",")[0], attributes, before, inside, constants)
     ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
@@ -231,7 +231,7 @@ EMPTY: dict[str, tuple[Any, Any, Any]] = {  # attributes, what it reads, and a p
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_results_without_elements_are_those_of_onnxruntime(name: str) -> None:
-    """No launch looks at the index: the host's own kernels do such runs. Shapes are open."""
+    """No launch reads the index: the host's own kernels do such runs. Shapes are open."""
     attributes, before, outside = EMPTY[name]
     operator = name.split(",")[0]
     constants = {"c": floats(6, 4), "s": floats(6, 4)} if "Rotary" in name else {}

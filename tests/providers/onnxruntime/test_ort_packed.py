@@ -1,5 +1,5 @@
-"""Attention over packed tokens, which onnxruntime has no CPU kernels for: the answers are those of
-the CPU for what it stands for in the operators of ONNX; and what its rows ask for."""
+"""Tests attention over packed tokens, for which onnxruntime has no CPU kernels: results equal those
+of equivalent ONNX operators on the CPU; and the conditions of rows."""
 
 from __future__ import annotations
 

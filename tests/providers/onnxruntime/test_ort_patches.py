@@ -1,6 +1,6 @@
-"""Parts of images in ONNX, put together (Col2Im), taken from where a run says (DeformConv,
-RoiAlign, AffineGrid, GridSample of volumes) or from everywhere (Resize with antialiasing),
-determinants and chosen elements: answers are those of the CPU, and what rows ask for."""
+"""Tests operators over parts of images in ONNX: combined (Col2Im), sampled at run-time positions
+(DeformConv, RoiAlign, AffineGrid, GridSample of volumes) or everywhere (Resize with antialiasing);
+also determinants and selected elements. Results equal the CPU's; and the conditions of rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def random(*shape: int, reach: float = 1.0) -> Array:
 
 def check(op: str, fed: Mapping[str, Array], held: Mapping[str, Any], opset: int,
           reads: Sequence[str] = (), **attributes: Any) -> None:  # fmt: skip
-    """A node whole on the GPU, with the CPU's answer."""
+    """Asserts that the model is entirely on the GPU, with the CPU's result."""
     one = node(op, [*(reads or (*fed, *held))], ["y"], **attributes)
     kinds = {name: array.dtype for name, array in fed.items()}
     shapes = {name: array.shape for name, array in fed.items()}
@@ -112,7 +112,7 @@ def test_roi_align(opset: int, mode: str, samples: int) -> None:
 
 @pytest.mark.adapter
 def test_roi_align_on_the_edge_of_what_counts() -> None:
-    """Samples 1 outside: (-8 + 14 * 1.5 / 3) is -1, in this order of operations."""
+    """Samples are exactly 1 outside: (-8 + 14 * 1.5 / 3) is -1 in this order of operations."""
     rois = np.array([[-4, 1, 31, 16], [-8, -8, 20, 20], [13, 11, 27, 23]], np.float32)
     fed = {"x": random(1, 3, 19, 21), "rois": rois, "numbers": np.zeros(3, np.int64)}
     more = {"sampling_ratio": 3, "output_height": 5, "output_width": 5, "spatial_scale": 2.0}

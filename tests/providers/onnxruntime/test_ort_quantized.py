@@ -1,5 +1,5 @@
-"""Quantized ONNX graphs without onnxruntime: scales, what becomes of groups, incomplete ones
-too."""
+"""Tests quantized ONNX graphs without onnxruntime: scales, and what complete and incomplete groups
+become."""
 
 from __future__ import annotations
 
@@ -127,7 +127,8 @@ def test_scales_of_a_run_are_computed_with() -> None:
     ("shape", "wanted"), [((), 7), ((1,), ()), ((5,), (5, 1)), ((5, 1), 7), ((2, 5, 1), 7)]
 )
 def test_a_parameter_broadcasts_to_its_tensor(shape: tuple[int, ...], wanted: Any) -> None:
-    """A parameter broadcasts to rank 3 along its second axis; one of more axes does as it is."""
+    """A parameter broadcasts to rank 3 along its second axis; one with more axes is used
+    unchanged."""
     told: Any = SimpleNamespace(shape=lambda _: shape, reshape=lambda _, made: made)
     assert quantize.spread_over(told, 7, 3, 1) == wanted
 
@@ -175,7 +176,7 @@ def test_a_group_goes_as_a_whole_or_not_at_all() -> None:
 
 
 def test_what_is_dequantized_stays_with_its_reader() -> None:
-    """A sum waits for a CPU node; the DequantizeLinear of its other operand waits with it."""
+    """A sum is scheduled at a CPU node; so is the DequantizeLinear of its other operand."""
     nodes: list[Given] = [
         ("Relu", ("u",), "ru"),
         ("Det", ("ru",), "d"),
@@ -191,7 +192,7 @@ def test_what_is_dequantized_stays_with_its_reader() -> None:
 
 @pytest.mark.parametrize(("version", "fits"), [(2, False), (11, True), (13, True)])
 def test_stored_numbers_are_padded_where_the_value_is_an_input(version: int, fits: bool) -> None:
-    """Before opset 11 it is an attribute, a real number."""
+    """Before opset 11 the value is an attribute, a real number."""
     node = SimpleNamespace(
         version=version, dtype=lambda: "u8", has=lambda k: k == 0, row=SimpleNamespace(name="Pad")
     )

@@ -1,4 +1,4 @@
-"""Operators that onnxruntime's quantizer writes for transformers and LSTMs, beside its CPU
+"""Tests operators that onnxruntime's quantizer writes for transformers and LSTMs against its CPU
 provider."""
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def test_attention_over_stored_numbers(kind: Any, columns: bool, mask: Any, past
 @pytest.mark.parametrize("segments", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_embeddings_in_8_bits(segments: bool, masked: bool) -> None:
-    """How many ones each row of the mask has is the second result; a two is none."""
+    """The second result is the number of ones in each row of the mask, in which a two does not
+    count."""
     chance = np.random.default_rng(1)
     feeds = {"ids": chance.integers(0, 9, (2, 5), np.int32)}
     feeds |= {"kinds": chance.integers(0, 2, (2, 5), np.int32)} if segments else {}
@@ -112,7 +113,7 @@ def test_embeddings_in_8_bits(segments: bool, masked: bool) -> None:
     [*product(WHOLE, ("forward", "reverse", "bidirectional"), (False, True))],
 )
 def test_lstm_of_quantized_weights(kind: Any, direction: str, gates: bool) -> None:
-    """That of the weights in float32; the provider rounds what it multiplies them with."""
+    """The LSTM is computed with float32 weights; the provider rounds the other factors."""
     chance, both, units = np.random.default_rng(2), 1 + (direction == "bidirectional"), 8
     info, zero = np.iinfo(kind), 130 if kind == np.uint8 else 2 * (not gates)
     shape = (both, 4 * units) if gates else (both,)

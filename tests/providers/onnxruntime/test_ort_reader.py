@@ -1,4 +1,5 @@
-"""Imported ONNX graphs without onnxruntime: what becomes of nodes, shapes and shape arithmetic."""
+"""Tests imported ONNX graphs without onnxruntime: what nodes, shapes and shape arithmetic
+become."""
 
 from __future__ import annotations
 
@@ -199,7 +200,7 @@ def test_what_cannot_be_read_gets_a_sentence(reading: Imported, sentence: str) -
     ],
 )  # fmt: skip
 def test_a_malformed_node_does_not_stop_the_reading(reading: Imported, sentence: str) -> None:
-    """Each is refused by itself, with what it lacks."""
+    """Each is refused separately, with what is missing."""
     (reason,) = reading.refusals.values()
     assert sentence in reason
 
@@ -283,7 +284,7 @@ def test_shape_arithmetic_goes_with_its_partition() -> None:
 
 
 def test_shape_arithmetic_that_others_need_stays_out() -> None:
-    """It and, since shapes are open, what needs its result."""
+    """The arithmetic and, since shapes are open, the nodes that need its result stay on the CPU."""
     taken = chain([("Nonsense", ["t"], ["z"], {})], outputs=("y", "z"))
     reading = symbols.opened(taken, TABLE)
     grouping = Grouping(taken, reading, reading.dynamic)
@@ -335,7 +336,7 @@ def test_too_large_a_result_is_not_shape_arithmetic() -> None:
 
 
 def test_pads_of_shape_arithmetic() -> None:
-    """Pads of any mode are evaluated as they are for tensors of a run."""
+    """Pads in any mode are evaluated as for run-time tensors."""
     node = HostNode(0, "Pad", "", 13, "", ("i", "p"), ("o",), (), {"mode": b"reflect"})
     given = [np.array([1, 2]), np.array([0, 1])]
     assert [a.tolist() for a in worked_out(node, given) or ()] == [[1, 2, 1]]
@@ -361,7 +362,7 @@ def is_convex(taken: Snapshot, group: frozenset[int]) -> bool:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_groups_are_convex(seed: int) -> None:
-    """Random graphs with unsupported nodes and shape arithmetic in between."""
+    """The graphs are random, with unsupported nodes and shape arithmetic in between."""
     chance = random.Random(seed)
     nodes: list[Given] = []
     floats, shapes_ = ["x"], []

@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN through onnxruntime: every option, against its CPU provider."""
+"""Tests LSTM, GRU and RNN in onnxruntime: every option, against its CPU provider."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def compared(
     directions: int = 1,
     lengths: Iterable[tuple[int, ...]] = ((),),
 ) -> None:
-    """Both providers give the same, with all these `lengths` of the sequences."""
+    """Asserts that both providers give the same results for all these `lengths` of the
+    sequences."""
     session = m.session(model)
     tflgpu_plugin.assert_used(session)
     chance = np.random.default_rng(3)
@@ -147,7 +148,7 @@ def test_directions_of_other_activations() -> None:
 
 @pytest.mark.parametrize("op", GATES)
 def test_both_directions_run_side_by_side(op: str) -> None:
-    """One more product, and the join of the two."""
+    """There is one more product, and the join of the two directions."""
 
     def launches(direction: str) -> int:
         session = m.session(layer(op, direction=direction))
@@ -211,7 +212,8 @@ def test_lengths_with_other_options() -> None:
 
 
 def test_a_model_of_packed_sequences_runs_whole() -> None:
-    """Sequences sorted by length, a layer in both directions, and their own order again."""
+    """The model sorts sequences by length, applies a layer in both directions, and restores the
+    order."""
     nodes = [
         m.node("Shape", ["lengths"], ["count"]),
         m.node("TopK", ["lengths", "count"], ["sorted", "order"], axis=0),

@@ -1,4 +1,5 @@
-"""Reductions of ONNX over given axes, all of them, and none: the answers are the CPU provider's."""
+"""Tests reductions of ONNX over given axes, all axes, and none: results equal the CPU
+provider's."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def test_axes(noop: int, keep: int) -> None:
 @pytest.mark.parametrize("axis", [None, 0, 1, 3, -1])
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
 def test_softmax_goes_by_its_definition(opset: int, axis: int | None, op: str) -> None:
-    """Before opset 13 over all axes from the one named (1) on, since then over this one (-1)."""
+    """Before opset 13 softmax is over all axes from the named one (1) on, since then over the named
+    one (-1)."""
     given = {} if axis is None else {"axis": axis}
     shape = (2, 3, 4, 5)
     made = model([node(op, ["x"], ["y"], **given)], {"x": shape}, {"y": shape}, opset=opset)

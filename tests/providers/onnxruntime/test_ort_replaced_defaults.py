@@ -1,5 +1,5 @@
-"""Inputs with a default in the model that a run replaces, as LoRA adapters are: what was planned
-with the default never answers for another value."""
+"""Tests inputs with a default that a run replaces, like LoRA adapters: a plan made for the default
+is never used for another value."""
 
 from __future__ import annotations
 

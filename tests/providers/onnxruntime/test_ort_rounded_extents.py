@@ -1,5 +1,6 @@
-"""Resize by a scale that float32 rounds: onnxruntime's shape inference tells an extent of one less
-than its kernel gives (7 * float32(50/7) is 49.9999995 there and 50 here). Models run whole."""
+"""Tests Resize with a scale that float32 rounds: onnxruntime's shape inference gives an extent one
+less than its kernel (7 * float32(50/7) is 49.9999995 there and 50 here). All nodes of the models
+are on the GPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Shapes of a run that the model cannot be run with: the host's kind of error, and nothing else
-changes. The provider stays, and right shapes run as before."""
+"""Tests run-time shapes with which the model cannot run: the error is of the host's type, and
+nothing else changes. The provider stays, and valid shapes run as before."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _session(data: bytes) -> Any:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_shapes_that_cannot_be_are_an_error_where_the_host_has_one(name: str) -> None:
-    """The host's own error, of its kind and with its words."""
+    """It is the host's own error, of its type and with its message."""
     nodes, constants = MODELS[name]
     data = model(nodes, {"x": ("n", 3, "h", "w_")}, {"y": None}, constants)
     ours, theirs = _session(data), cpu(data)

@@ -1,4 +1,5 @@
-"""Axes, shapes, sizes and the like that only a run tells: each value has a plan of its own."""
+"""Tests axes, shapes, sizes and similar values that are only known at run time: each value has a
+plan of its own."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ NARROW: dict[str, tuple[Any, Sequence[Sequence[int]]]] = {
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("name", NARROW)
 def test_negative_numbers_of_either_width(name: str, kind: type) -> None:
-    """Several runs, so that a number mistaken for another one would get its plan."""
+    """There are several runs, so that a number mistaken for another would get the wrong plan."""
     made, runs = NARROW[name]
     shape = () if name == "axis" else (1,)
     feeds = [{"x": X} | {key: np.full(shape, number, kind)
@@ -186,7 +187,7 @@ def test_other_ranges_stay_on_the_cpu(reads: Sequence[str], between: Any, kind: 
 
 
 def test_a_value_that_the_cpu_makes() -> None:
-    """The loop runs while something is positive, by a node that stays on the CPU."""
+    """A loop runs while something is positive, which a node on the CPU determines."""
     nodes = [
         node("NonZero", ["c"], ["where"]), node("Shape", ["where"], ["s"]),
         node("Slice", ["s", "one", "two"], ["ends"]),

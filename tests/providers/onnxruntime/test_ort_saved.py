@@ -1,5 +1,5 @@
-"""Models that onnxruntime saves after its own optimization: transformers by chance, all of whose
-nodes run here, with the answers of the CPU provider."""
+"""Tests models that onnxruntime saves after its own optimization: random transformers, all of whose
+nodes run here, with the CPU provider's results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTRIB = "com.microsoft:"
 
 
 class Network:
-    """Nodes and seeded constants of a transformer, spelled out as exporters do."""
+    """Nodes and seeded constants of a transformer, expressed in several ops as exporters do."""
 
     def __init__(self) -> None:
         self.chance = np.random.default_rng(0)
@@ -173,7 +173,7 @@ def single(one: Any, feeds: dict[str, Array], constants: dict[str, Array]) -> by
 
 
 def agrees(one: Any, feeds: dict[str, Array], constants: dict[str, Array]) -> None:
-    """The node runs here, and gives what the CPU provider gives."""
+    """Asserts that the node runs here and gives the CPU provider's result."""
     content = single(one, feeds, constants)
     ours, theirs = session(content, optimize=False), cpu(content, optimize=False)
     assert {node.where for node in tflgpu_plugin.report(ours).nodes} == {"gpu"}

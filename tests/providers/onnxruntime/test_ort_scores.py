@@ -1,5 +1,5 @@
-"""Scores of Attention in float16, whose lowest number is another one: each is that of the CPU's
-kernel within steps of float16, and what is masked is the same to the bit."""
+"""Tests scores of Attention in float16, whose lowest number differs: each is the CPU kernel's
+within steps of float16, and masked ones are equal bit by bit."""
 
 from __future__ import annotations
 

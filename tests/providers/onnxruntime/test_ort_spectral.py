@@ -1,4 +1,4 @@
-"""Fourier transforms of ONNX: the answers are those of the CPU, and what rows ask for."""
+"""Tests Fourier transforms of ONNX: results equal the CPU's; and the conditions of rows."""
 
 from __future__ import annotations
 
@@ -130,7 +130,8 @@ BOUNDS: list[tuple[Node, str]] = [
 
 
 def test_positions_that_are_known_cost_no_dispatch() -> None:
-    """They are a constant: one gather beside the copies in and out, the window and the product."""
+    """They are a constant: there is one gather besides the copies in and out, the window and the
+    product."""
     held = {"s": np.int64(160), "w": np.hanning(400).astype(np.float32), "l": np.int64(400)}
     stft = node("STFT", ["x", "s", "w", "l"], ["y"], onesided=1)
     data = model([stft], {"x": (1, 16000, 1)}, {"y": None}, held, opset=18)

@@ -1,4 +1,4 @@
-"""Results of quantized ONNX nodes, read without onnxruntime and run in numpy, against the
+"""Tests results of quantized ONNX nodes, imported without onnxruntime and run in numpy, against the
 formulas of their operators."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _computed(graph: Graph, made: Made, known: dict[int, Array]) -> Array:
 def test_all_bits_go_where_there_are_not_so_many(
     direction: bytes, version: int, wanted: list[int]
 ) -> None:
-    """A shift of negative numbers to the right leaves -1 (BitShift-28)."""
+    """Shifting negative numbers right by all bits gives -1 (BitShift-28)."""
     x, by = np.int32([-4, 2, 7, 1, -4, -1]), np.int32([-1, 1, 32, 31, 1, 40])
     if version < 28:
         by = np.maximum(by, 0)
@@ -99,7 +99,7 @@ def again(values: Array, scale: Any, zero: Any, axis: int = -1) -> Array:
 
 
 def near(found: Array, wanted: Array, steps: int = 1) -> None:
-    """Stored numbers may be a step off, where halves are near."""
+    """Asserts that stored numbers are equal, or one step off next to halves."""
     assert found.shape == wanted.shape
     assert np.abs(found.astype(np.float64) - wanted).max(initial=0) <= steps
     assert (found != wanted).mean() < 0.05
@@ -113,8 +113,8 @@ ZA, ZB, ZY = np.uint8(7), stored(4, kind=np.int8), np.uint8(90)
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("several", [True, False])
 def test_products_of_stored_numbers(known: bool, several: bool) -> None:
-    """With zero points along rows of the first, scales and zero points along columns of the second
-    factor."""
+    """There are zero points along rows of the first factor, and scales and zero points along
+    columns of the second."""
     za = stored(3) if several else ZA
     sb, zb = (SB, ZB) if several else (SB[0], ZB[0])
     wanted = real(A, SA, ZA, 0) @ real(B, sb, zb, 1)
@@ -144,7 +144,7 @@ def test_products_of_more_axes() -> None:
 
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_a_layer_of_stored_numbers(transposed: int) -> None:
-    """Its bias has the scale of a product, and is multiplied by alpha like it."""
+    """Its bias has the scale of a product, and is also multiplied by alpha."""
     weights, bias = (B.T if transposed else B), stored(4, kind=np.int8).astype(np.int32) * 9
     zero, alpha = np.int8(3), 0.5
     sums = real(A, SA, ZA) @ real(B, SB, zero, 1) + bias * (SA * SB.astype(np.float64))
@@ -159,7 +159,7 @@ def test_a_layer_of_stored_numbers(transposed: int) -> None:
 
 
 def test_convolutions_of_stored_numbers() -> None:
-    """Convolutions of one pixel are products with each output's weights."""
+    """Convolutions of one pixel are products with the weights of each output."""
     x, w = stored(1, 5, 1, 1), stored(4, 5, 1, 1, kind=np.int8)
     bias, zero = np.array([100, -200, 300, 5], np.int32), np.zeros(4, np.int8)
     flat = real(w[:, :, 0, 0], SB, zero, 0) @ real(x[0, :, 0, 0], SA, ZA)

@@ -1,5 +1,5 @@
-"""One binary on other versions of onnxruntime, each in an environment of its own, made on demand in
-the user's cache folder."""
+"""Tests one binary with other versions of onnxruntime, each in a separate environment, created on
+demand in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_tensors_on_the_gpu_in_other_versions(version: str, tmp_path: Path) -> N
 
 
 def test_no_tensors_on_the_gpu_where_webgpu_is_built_in(tmp_path: Path) -> None:
-    """It would take them for its own and end the process."""
+    """That provider would take the tensors for its own and crash the process."""
     path = tmp_path / "model.onnx"
     path.write_bytes(m.convolutions())
     said = run_in("1.27.0", "-c", TENSORS, str(path), package="onnxruntime-webgpu")

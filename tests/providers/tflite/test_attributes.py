@@ -1,6 +1,6 @@
-"""No work in proportion to an attribute: whatever integer of a case is far beyond all extents, the
-plan and its run stay within the extents of inputs, constants and outputs, or a sentence refuses it.
-"""
+"""Tests that no work is proportional to an attribute: if an integer of a case is far beyond all
+extents, the plan and its run stay within the extents of inputs, constants and outputs, or a
+sentence refuses it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def planned(graph: Graph, target: Target) -> Plan | None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_plans(family: str) -> None:
-    """Preparing takes as long as the extents explain, and launches no more threads."""
+    """Planning time depends only on the extents, and no more threads are launched."""
     for what, _, _, graph in built(family):
         elements = elements_of(graph)
         for target in TARGETS:
@@ -85,8 +85,8 @@ def test_plans(family: str) -> None:
 @pytest.mark.adapter
 @pytest.mark.parametrize("family", FAMILIES)
 def test_runs(family: str) -> None:
-    """One case for each number: in a host, where one has the operator, as little time with the far
-    value, and the same answer; with the near one it is that of the CPU kernels."""
+    """There is one case for each integer: if a host has the operator, it takes as little time with
+    the large value and gives the same result; with the small one, the CPU kernels' result."""
     seen = set()
     for what, near, far, graph in built(family):
         number = what.split(" of ")[0]

@@ -1,4 +1,4 @@
-"""Nodes around a composite run on the GPU, and so do those in it."""
+"""Nodes around a composite run on the GPU, and so do the nodes in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every operator that is worked out over constants, against the host's own kernels, bit by bit."""
+"""Tests every operator that is folded over constants against the host's own kernels, bit by bit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FINITE = EVERY_F16[np.isfinite(EVERY_F16)]
 
 @dataclass(frozen=True)
 class Case:
-    """An operator of constants; `scaled` is the quantization of inputs that have one."""
+    """An operator over constants; `scaled` is the quantization of inputs that have one."""
 
     op: str
     inputs: tuple[Array, ...]
@@ -230,7 +230,7 @@ def test_as_the_host_computes(case: Case, host: str, monkeypatch: pytest.MonkeyP
 
 
 def test_padding_of_stored_numbers(host: str) -> None:
-    """The host adds zero points, not zeros."""
+    """The host pads with zero points, not zeros."""
     model = Model()
     stored = model.constant(B)
     widths = model.constant(np.array([(0, 1), (1, 0), (0, 0)], np.int32))
@@ -260,7 +260,7 @@ def test_padding_of_stored_numbers(host: str) -> None:
     ],
 )
 def test_what_is_not_worked_out(op: str, inputs: tuple[Array, ...], host: str) -> None:
-    """Results far larger than their parts, or on which hosts disagree, are not evaluated."""
+    """Results far larger than their parts, or on which hosts disagree, are not folded."""
     params = native.ffi.new("char[64]")
     kinds = {"i": "i32", "b": "bool", "f": "f32"}
     given = [Tensor("", a.shape, kinds[a.dtype.kind], a) for a in inputs]
@@ -283,7 +283,7 @@ def _is_known(row: HostOp) -> bool:
 
 
 def test_every_operator_has_a_case(host: str) -> None:
-    """Every operator that folding takes has a case; mirrored padding, say, is not folded."""
+    """Every operator that can be folded has a case; mirrored padding, for example, cannot."""
     rows = {**ops.HOST_OPS, **ops.CPU_OPS}
     known = {name for name, row in rows.items() if _is_known(row)}
     assert known | {"DEQUANTIZE", "QUANTIZE"} <= {case.op for case in CASES} | {

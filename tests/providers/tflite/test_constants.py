@@ -1,6 +1,6 @@
-"""Constants that a TFLite model makes of other constants: worked out here, or left to the host with
-all that reads them. Beside us the host has a delegate of its own, which takes such chains as
-weights and does not write what it takes."""
+"""Tests constants that a TFLite model computes from other constants: they are folded here, or left
+to the host with all their readers. The host has a delegate of its own, which treats such chains as
+weights and does not write their values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def weights(kind: str = "float16") -> Array:
 
 
 def convolution(model: Model, w: int) -> None:
-    """x -> CONV_2D with the weights w -> RELU."""
+    """Adds x -> CONV_2D with the weights w -> RELU."""
     x, bias = model.input("x", (1, 6, 6, 16)), model.constant(np.ones(8, np.float32))
     y = model.op("CONV_2D", [x, w, bias], "Conv2DOptions", CONV, shape=(1, 6, 6, 8), name="conv")
     model.output(model.op("RELU", [y], shape=(1, 6, 6, 8), name="relu"))
@@ -99,7 +99,7 @@ def test_a_chain_may_be_cut_anywhere(excluded: str, host: str, kernels: str) -> 
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("host", HOSTS)
 def test_who_reads_what_the_host_makes_of_constants_stays_there(host: str, kernels: str) -> None:
-    """Also the reader of the reader; what reads the input besides may run here."""
+    """This includes indirect readers; nodes that only read the input may run here."""
     model = left_chain("EXP")
     interpreter, made = gpu(model, host, kernels, exclude="EXP")
     where = {node.name: node for node in tflgpu_plugin.report(made).nodes}
@@ -137,7 +137,8 @@ def test_sparse_weights_that_are_not_worked_out_stay_there(
 def test_what_follows_from_a_constant_that_cannot_be_read_stays_there(
     host: str, kernels: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A float32 constant with a scale, which nobody can say the meaning of; and complex numbers."""
+    """A float32 constant with a scale has no defined meaning; complex numbers cannot be read
+    either."""
     monkeypatch.setitem(models.SCHEMA_TYPES, "c64", "COMPLEX64")
     quantization = Quantization((0.5,), (0,)) if kind == "scaled" else None
     model = left_chain("EXP" if quantization else "CAST", quantization, kind == "complex")
@@ -150,7 +151,7 @@ def test_what_follows_from_a_constant_that_cannot_be_read_stays_there(
 @adapter
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_widened_constants_become_is_worked_out(host: str) -> None:
-    """By an operator that has no kernel here."""
+    """The operator in between has no kernel here."""
     model, halves = Model(), weights()
     wide = model.op("DEQUANTIZE", [model.constant(halves)], shape=halves.shape, version=3)
     axis = model.constant(np.array([3], np.int32))
@@ -173,7 +174,7 @@ def test_what_this_side_makes_of_constants_may_be_read_here(host: str) -> None:
 @adapter
 @pytest.mark.parametrize("host", HOSTS)
 def test_densify_needs_a_sparse_constant(host: str) -> None:
-    """CPU kernels refuse it when they prepare."""
+    """CPU kernels refuse another constant when they prepare."""
     model = Model()
     plain = model.constant(weights(), "plain")
     half = model.op("DENSIFY", [plain], "DensifyOptions", shape=(8, 1, 1, 16), dtype="f16")
@@ -199,7 +200,7 @@ SHAPES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
 
 
 class Raw:
-    """A tensor as the host has it, by what `sparse.encode` made."""
+    """A tensor in the host's structs, for the output of `sparse.encode`."""
 
     def __init__(self, encoded: sparse.Sparse) -> None:
         ffi, values = native.ffi, encoded.values

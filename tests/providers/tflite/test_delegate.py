@@ -1,6 +1,5 @@
-"""The TFLite frontend through real interpreters: what is claimed, said, reported and computed.
-
-Every comparison is with the host's own reference kernels on the same model and input."""
+"""Tests the TFLite frontend with real interpreters: what is claimed, printed, reported and
+computed. Every comparison is with the host's own reference kernels on the same model and input."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ pytestmark = [
 
 
 def test_the_guides_example(host: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """CONV_2D and MEAN run on the GPU; SQUARED_DIFFERENCE, which the guide leaves to the host, does
-    not where it is excluded, and stderr says so."""
+    """CONV_2D and MEAN run on the GPU. SQUARED_DIFFERENCE, which the guide leaves to the host, is
+    excluded, and stderr says so."""
     model = small_models.guide()
     interpreter, made = gpu(model, host, exclude=LEFT)
     lines = capfd.readouterr().err.splitlines()
@@ -101,7 +100,8 @@ def test_exclude(host: str, excluded: str) -> None:
 
 
 def test_names_in_exclude_that_are_none(host: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """Neither a node of the graph nor an operator; said once for a delegate."""
+    """They are neither a node of the graph nor an operator; the warning appears once per
+    delegate."""
     made = delegate(host, exclude=["maen", "SOFTMAX", "features", "0"])
     for _ in range(2):
         hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
@@ -210,7 +210,7 @@ def test_every_tensor_can_be_read_when_the_host_preserves_them(host: str) -> Non
     ],
 )
 def test_resize(host: str, build: Any, kernels: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """New shapes, also twice and back again, give the CPU's answers and stay on the GPU."""
+    """New shapes, including repeated ones, give the CPU's results and stay on the GPU."""
     model = build()
     interpreter, made = gpu(model, host, kernels)
     before = places(made)
@@ -238,7 +238,7 @@ def _refusal(model: bytes, host: str, shape: tuple[int, ...]) -> str:
 
 
 def test_a_shape_that_cannot_be_built_runs_on_the_kernels_of_the_host(host: str) -> None:
-    """The mean of no elements."""
+    """The shape is a mean of no elements."""
     interpreter, made = gpu(small_models.guide(), host)
     interpreter.resize_tensor_input(0, (1, 0, 8, 3))
     interpreter.allocate_tensors()
@@ -265,7 +265,7 @@ def heard() -> Iterator[None]:
 
 @pytest.mark.usefixtures("heard")
 def test_an_interrupted_build_is_no_refusal(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while a new shape is planned: the user hears of it, and the shape still works."""
+    """Ctrl-C while a new shape is planned reaches the user, and the shape still works."""
     interpreter, made = gpu(small_models.one_partition(), host)
     build, calls = provider.build, list[int]()
 
@@ -290,7 +290,7 @@ def test_an_interrupted_build_is_no_refusal(host: str, monkeypatch: pytest.Monke
 def test_ctrl_c_is_no_error_of_the_host(
     host: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reaches the user as in any Python program, at once."""
+    """It reaches the user immediately, as in any Python program."""
     work, calls = getattr(provider, name), list[int]()
 
     def interrupted(*args: Any) -> Any:
@@ -365,7 +365,7 @@ def test_branches_are_prepared_one_by_one(host: str) -> None:
 
 
 def test_two_of_our_delegates_in_one_interpreter(host: str) -> None:
-    """The second sees the first's nodes as another delegate's, and takes what is left."""
+    """The second delegate sees the first one's nodes as another delegate's, and claims the rest."""
     model = small_models.two_partitions()
     first, second = delegate(host, max_delegated_partitions=1), delegate(host)
     interpreter = hosts.interpreter(model, host, experimental_delegates=[first, second])
@@ -377,7 +377,7 @@ def test_two_of_our_delegates_in_one_interpreter(host: str) -> None:
 
 
 def test_one_delegate_twice_in_one_interpreter(host: str) -> None:
-    """The second turn finds the first's nodes taken; the report tells of both."""
+    """The second time, the first one's nodes are already claimed; the report includes both."""
     model = small_models.two_partitions()
     made = delegate(host)
     interpreter = hosts.interpreter(model, host, experimental_delegates=[made, made])

@@ -1,5 +1,5 @@
-"""Runs that the GPU cannot do: the host's own kernels do them, with their answers, and with what
-they leave in variables, and the next run is on the GPU again."""
+"""Tests runs that the GPU cannot do: the host's own kernels do them, with their results and their
+changes of variables, and the next run is on the GPU again."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_shapes_that_are_known_without_a_plan(
 def test_shapes_come_from_the_kernels_of_the_host(
     host: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those that only a run tells."""
+    """This includes shapes that are only known after a run."""
     monkeypatch.setattr(Placed, "reshaped", unless(Placed.reshaped))
     compared(host, name, monkeypatch, {"build": refuse, "planned": refuse})
 
@@ -108,7 +108,8 @@ def unless(reshaped: Callable[..., Any]) -> Callable[..., Any]:
 def compared(
     host: str, name: str, monkeypatch: pytest.MonkeyPatch, planted: dict[str, Any]
 ) -> None:
-    """The model's answers are those of the host's kernels, with and without what is planted."""
+    """Asserts that the results are those of the host's kernels, with and without the planted
+    defect."""
     model = shape_models.RESIZED[name]()
     interpreter, made = gpu(model, host)
     for shape in ((2, 8, 6, 3), (1, 10, 4, 3)):
@@ -127,7 +128,8 @@ def compared(
 @pytest.mark.usefixtures("resolver")
 @pytest.mark.parametrize("place", [0, 1])
 def test_one_of_two_partitions(host: str, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tensors from the first to the second stay on the device, or come from the host."""
+    """Tensors passed from the first partition to the second stay on the device, or come from the
+    host."""
     model = small_models.two_partitions()
     interpreter, made = gpu(model, host)
     chosen = [one.key for one in tflgpu_plugin.report(made).partitions][place]
@@ -209,7 +211,8 @@ SEGMENTS = [f"UNSORTED_SEGMENT_{name}" for name in ("SUM", "PROD", "MIN", "MAX")
 
 @pytest.mark.parametrize("operator", ["SCATTER_ND", *SEGMENTS])
 def test_a_place_outside_is_an_error_of_the_host(host: str, operator: str) -> None:
-    """Where a host takes some of these, as tflite-runtime does of the last axis, it answers."""
+    """If a host accepts some of these, as tflite-runtime does for the last axis, there is a
+    result."""
     from conformance.models.tflite import Model
 
     model, scatters = Model(), operator == "SCATTER_ND"
@@ -277,8 +280,8 @@ for name, model in MODELS.items():
 
 
 def test_a_lost_device_leaves_answers_and_variables(host: str) -> None:
-    """In a process of its own, as others share the device. The variables are those that the host
-    keeps."""
+    """The test runs in a separate process, because others share the device. The host keeps the
+    variables."""
     done = run_python(LOST.format(host=host))
     assert done.returncode == 0, done.stderr
 
@@ -319,14 +322,14 @@ for seed in range(3):
 
 
 def test_variables_on_a_lost_device_are_lost(host: str) -> None:
-    """The model runs again when they are reset."""
+    """The model runs again after they are reset."""
     done = run_python(KEPT.format(host=host))
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("operator", ["FLOOR_DIV", "FLOOR_MOD", "POW"])
 def test_an_operand_that_the_host_refuses_is_its_error(host: str, operator: str) -> None:
-    """Integers divided by zero, and powers with a negative exponent; the last lane is padding."""
+    """Integers are divided by zero or raised to a negative exponent; the last lane is padding."""
     from conformance.models.tflite import Model
 
     model = Model()
@@ -370,7 +373,7 @@ def test_a_constant_index_below_zero_is_left_to_the_host(host: str, operator: st
 def test_conditions_of_shapes_are_asked_of_each_shape(
     host: str, shapes: list[tuple[int, ...]]
 ) -> None:
-    """SELECT broadcasts nothing: what the host refuses after a resize is refused here, too."""
+    """SELECT does not broadcast: what the host refuses after a resize is refused here, too."""
     made = Model()
     kinds, whole = ("bool", "f32", "f32"), (2, 3)
     given = [made.input(f"x{k}", whole, kind) for k, kind in enumerate(kinds)]

@@ -1,5 +1,5 @@
-"""Options of custom operators as a map of numbers: what another library writes is read back, and
-what is damaged is refused."""
+"""Tests options of custom operators as a map of numbers: what another library writes is read back,
+and damaged options are refused."""
 
 from __future__ import annotations
 

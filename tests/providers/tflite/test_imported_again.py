@@ -1,4 +1,4 @@
-"""Models that a host resizes, or whose graphs lie in each other, through the importer."""
+"""Tests models that a host resizes, or whose graphs are nested, through the importer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_loop_in_a_loop_stays_alone(host: str) -> None:
 
 
 def same_for_rows(interpreter: Any, content: bytes, host: str) -> None:
-    """The answers are those of the CPU for several numbers of rows of three."""
+    """Asserts that results equal those of the CPU for several numbers of rows."""
     place = interpreter.get_input_details()[0]["index"]
     for rows in (2, 5, 3):
         interpreter.resize_tensor_input(place, (rows, 3))
@@ -79,7 +79,7 @@ def widened() -> tuple[Model, int, int]:
 def test_a_node_that_reads_constants_alone_stays_out_of_partitions(
     host: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The CPU makes a value of constants; the partition that reads it takes it as an input."""
+    """The CPU computes a value from constants; the partition that reads it takes it as an input."""
     model, x, wide = widened()
     ones = model.constant(np.ones((1, 3), np.float32))
     condition = model.constant(np.array([[True, False, True]]))
@@ -95,7 +95,7 @@ def test_a_node_that_reads_constants_alone_stays_out_of_partitions(
 def test_a_value_of_constants_that_two_partitions_read_comes_in_by_one(
     host: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """EXP of constants is not worked out: the first partition makes it, the second reads it."""
+    """EXP of constants is not folded: the first partition computes it, and the second reads it."""
     model, x, wide = widened()
     grown = model.op("EXP", [wide], shape=(1, 3), name="grown")
     first = model.op("MUL", [x, grown], "MulOptions", PLAIN, shape=(2, 3), name="first")
@@ -111,7 +111,7 @@ def test_a_value_of_constants_that_two_partitions_read_comes_in_by_one(
 
 
 def test_float16_weights_of_several_partitions_stay_what_they_are(host: str) -> None:
-    """One node makes float32 of them, in the first partition or on the CPU."""
+    """One node converts them to float32, in the first partition or on the CPU."""
     model = Model()
     x = model.input("x", (2, 3), signature=(-1, 3))
     half = model.constant(np.float16([[0.5, -2, 3]]))

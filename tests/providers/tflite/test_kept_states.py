@@ -1,4 +1,4 @@
-"""Variable tensors stay on the device between runs, and are where the program looks for them."""
+"""Variable tensors stay on the device between runs, and the program finds them where it looks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_no_byte_of_a_state_passes_through_the_cpu(host: str, kind: str) -> None
 
 
 def test_the_smallest_states_are_copied(host: str) -> None:
-    """A program might assign them the bytes that mark kept ones."""
+    """A program might assign the byte pattern that marks kept states."""
     layers = Layers(1, batch=1, units=3).grown("basic")
     model = layers.to_bytes()
     interpreter, made = gpu(model, host)
@@ -71,7 +71,7 @@ def test_the_smallest_states_are_copied(host: str) -> None:
 
 
 def test_a_variable_that_is_an_output_is_copied(host: str) -> None:
-    """Signatures return outputs past the methods that fetch variables."""
+    """Signatures return outputs without the methods that fetch variables."""
     layers = Layers(1).grown("basic")
     layers.model.output(layers.states[0])
     model = layers.to_bytes()
@@ -83,7 +83,7 @@ def test_a_variable_that_is_an_output_is_copied(host: str) -> None:
 
 
 def test_a_refused_run_leaves_the_states_to_the_host(host: str) -> None:
-    """Its kernels change the states before they find the index that is out of range."""
+    """The host's kernels change the states before they find the index that is out of range."""
     layers = Layers(1).grown("svdf")
     model = layers.model
     index = model.input("index", (1,), "i32")
@@ -148,7 +148,7 @@ class Steps:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_seeded_programs(host: str, seed: int) -> None:
-    """Every other seed looks at memory, after which states are copied each time."""
+    """Every other seed reads the memory, after which states are copied each time."""
     model, states = program(seed)
     pair = gpu(model, host, force=1)[0], reference_of(model, host)
     steps = Steps(pair, states, seed)
@@ -172,7 +172,7 @@ def test_a_program_keeps_a_view(host: str) -> None:
 
 
 def test_interpreters_of_one_delegate_have_their_own_states(host: str) -> None:
-    """Closed in another order than made."""
+    """They are closed in another order than created."""
     layers = Layers(3).grown(*KINDS["two parts"])
     model = layers.to_bytes()
     delegate = hosts.load_delegate(host, {"force": 1})
@@ -192,7 +192,7 @@ def test_interpreters_of_one_delegate_have_their_own_states(host: str) -> None:
 
 
 def test_another_length_begins_anew(host: str) -> None:
-    """With each length for longer than commands are prepared for another."""
+    """Each length is used long enough for commands to be prepared for it."""
     layers = any_steps(4)
     model = layers.to_bytes()
     pair = gpu(model, host, force=1)[0], reference_of(model, host)

@@ -1,5 +1,5 @@
-"""Nodes in a loop are launched at every step: their partitions are claimed where each pays, and
-the host has the rest."""
+"""Nodes in a loop are launched at every step: their partitions are claimed if each of them pays,
+and the host runs the rest."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_body_with_work_enough_is_taken(host: str) -> None:
 def test_steps_of_a_layer_that_is_left_to_the_host_launch_nothing(
     host: str, kind: str, every: bool
 ) -> None:
-    """The 20 small nodes in the body of a layer of Keras launch nothing."""
+    """The 20 small nodes in the body of a Keras layer launch nothing."""
     model = Loop(kind, steps=9, every=every).model()
     for more, launches in (({}, 0), ({"force": 1}, 9)):
         interpreter, delegate = interpreters.gpu(model, host, "default", exclude="WHILE", **more)
@@ -148,7 +148,7 @@ def test_bodies_of_onnx_models(op: str, units: int, taken: bool) -> None:
 
 @pytest.mark.parametrize("own", [True, False])
 def test_graphs_that_are_looked_into_are_given_back(own: bool) -> None:
-    """All but the one that is being handed over."""
+    """All graphs are returned, except the one that is being claimed."""
     ffi, released = native.ffi, list[int]()
     mine, other = ffi.new("tgl_context *"), ffi.new("tgl_context *")
     empty = ffi.new("tgl_ints *")

@@ -1,4 +1,4 @@
-"""Models that are resized many times in one interpreter give at every size what the host gives."""
+"""Models that are resized many times in one interpreter give the host's results at every size."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The order of a graph's inputs and outputs is read from the model file in the host's memory,
-whatever stands there."""
+whatever it contains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ IN_MODEL, IN_ARENA = 1, 2
 
 
 class Memory:
-    """A model file in memory, a host's object that names it, and a context with one constant."""
+    """A model file in memory, an object of the host that refers to it, and a context with one
+    constant."""
 
     def __init__(self, content: bytes, **others: Any) -> None:
         self.content = ffi.from_buffer(content)

@@ -1,5 +1,5 @@
-"""Models whose input shapes hold a place in the file: what is claimed before users resize them,
-what is said of the rest, and what happens where a shape is too small."""
+"""Tests models whose input shapes are placeholders: what is claimed before users resize them, what
+is reported of the rest, and what happens if a shape is too small."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def resize(interpreter: Any, *shape: int) -> None:
 def test_a_window_that_does_not_fit_the_placeholder(
     host: str, kernels: str, signature: bool
 ) -> None:
-    """All nodes are claimed, before and after; every size has its own plan."""
+    """All nodes are claimed, before and after resizing; every size has its own plan."""
     model = resized_models.melspectrogram(signature)
     interpreter, made = prepared(model, host, kernels)
     assert set(places(made).values()) == {"gpu"}
@@ -78,7 +78,7 @@ def test_what_pays_is_decided_by_more_than_one_pixel(host: str, kernels: str) ->
 def test_the_models_own_shapes_run_where_they_can(
     size: int, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node that we can run with larger inputs only stays on the CPU, and the reason says so."""
+    """A node that can run only with larger inputs stays on the CPU, with this reason."""
     small = Quirk(
         "", "max_pool_2d", "It is too small.", condition=lambda g, n: g.shape(n.outputs[0])[1] < 4
     )
@@ -94,7 +94,7 @@ def test_the_models_own_shapes_run_where_they_can(
 
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_a_shape_that_is_too_small_is_an_error_of_the_run(host: str, kernels: str) -> None:
-    """The host's own; the interpreter runs on with another shape."""
+    """It is the host's own error; the interpreter continues with another shape."""
     model = resized_models.melspectrogram()
     interpreter, made = prepared(model, host, kernels)
     for samples in (1, 100):
@@ -107,7 +107,8 @@ def test_a_shape_that_is_too_small_is_an_error_of_the_run(host: str, kernels: st
 
 
 def test_what_a_failed_kernel_leaves_is_not_read(host: str) -> None:
-    """Hosts make a list of temporaries before they fill it. glibc fills new memory with 0x5a."""
+    """Hosts allocate a list of temporaries before they fill it. glibc fills new memory with
+    0x5a."""
     test = f"{__file__}::{test_a_shape_that_is_too_small_is_an_error_of_the_run.__name__}"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test, "-k", host],
@@ -117,7 +118,7 @@ def test_what_a_failed_kernel_leaves_is_not_read(host: str) -> None:
 
 
 def test_a_window_that_fits_no_picture(host: str) -> None:
-    """Nothing fits a picture that is reduced by windows of 9,000: the nodes stay on the CPU."""
+    """Windows of 9,000 fit no image: the nodes stay on the CPU."""
     interpreter, made = prepared(resized_models.reduced(9000), host, "default")
     (reason,) = (node.reason for node in tflgpu_plugin.report(made).nodes if node.name == "pool")
     assert places(made)["pool"] == "cpu" and reason.startswith("A window of 9000 x 9000")
@@ -125,7 +126,7 @@ def test_a_window_that_fits_no_picture(host: str) -> None:
 
 
 def test_a_fixed_shape_is_no_placeholder(host: str) -> None:
-    """Without open extents the shapes of the file are those of its runs."""
+    """Without open extents the shapes in the file are those of its runs."""
     model = Model()
     x = model.input("x", (1, 1))
     y = model.op("RELU", [x], shape=(1, 1), name="relu")

@@ -1,5 +1,5 @@
-"""Custom operators of the TFLite frontend: indices in windows stay among nodes that run here, and
-what a model says of a shape must be so."""
+"""Tests custom operators of the TFLite frontend: pooling indices stay among nodes that run here,
+and shapes stated by the model must be right."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_indices_that_the_user_reads_stay_with_the_host(name: str) -> None:
 @with_kernels
 @pytest.mark.parametrize("left", ["pool", "back", UNPOOL])
 def test_a_pooling_and_its_unpooling_go_together(left: str) -> None:
-    """The CPU would take our indices for addresses."""
+    """The CPU would interpret our indices as addresses."""
     feed = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
     place = host.placed(whole(), NEWER, {"force": True, "exclude": left})
     assert place.on_gpu == 0 and all("exclude" in reason for reason in place.sentences)
@@ -85,7 +85,7 @@ def test_indices_of_no_pooling_are_refused(name: str) -> None:
 @with_kernels
 @pytest.mark.parametrize("name", HOSTS)
 def test_ties_and_nan(name: str) -> None:
-    """The first of equal elements, and NaN only where it comes first."""
+    """The first of equal elements counts, and NaN only if it comes first."""
     n, low = np.nan, -np.inf
     image = np.array([[n, 1, 1, n], [2, 3, 3, 4], [5, 5, low, low], [5, 5, low, low]], np.float32)
     mirrored = image[:, ::-1]
@@ -117,7 +117,8 @@ def test_only_float32(name: str) -> None:
 @pytest.mark.parametrize("name", HOSTS)
 @pytest.mark.parametrize("case", CUSTOM, ids=lambda case: case.name)
 def test_the_built_in_operator_gives_the_same(case: Case, name: str) -> None:
-    """Reference kernels of TRANSPOSE_CONV, told the output shape, in every host."""
+    """Reference kernels of TRANSPOSE_CONV compute the same with an explicit output shape, in every
+    host."""
     twin, feeds = built_in(case), host.case_feeds(case)
     expected = host.run_on_cpu(models.build(twin), feeds, name)
     run = host.run_on_gpu(models.build(case), feeds, name, {"force": True})
@@ -129,7 +130,7 @@ def test_the_built_in_operator_gives_the_same(case: Case, name: str) -> None:
 @adapter
 @pytest.mark.parametrize("name", HOSTS)
 def test_another_size_of_the_input(name: str) -> None:
-    """In one interpreter: no host can tell the shapes after these operators."""
+    """One interpreter is resized: no host can infer the shapes after these operators."""
     content = unpool_graphs.unpooled()().to_bytes()
     delegate = host.load_delegate(name, {"force": True})
     gpu = host.interpreter(content, name, "default", experimental_delegates=[delegate])
@@ -162,7 +163,7 @@ def test_a_host_without_the_operator_is_told_of(tmp_path: Path) -> None:
 @adapter
 @pytest.mark.parametrize("name", HOSTS)
 def test_every_tensor_can_be_read(name: str) -> None:
-    """Where the user asks the host to keep all tensors, indices are plain numbers."""
+    """If the user asks the host to keep all tensors, indices are plain integers."""
     delegate = host.load_delegate(name, {"force": True})
     gpu = host.interpreter(whole(), name, "default", experimental_delegates=[delegate],
                            experimental_preserve_all_tensors=True)  # fmt: skip
@@ -180,7 +181,7 @@ def test_every_tensor_can_be_read(name: str) -> None:
 @adapter
 @pytest.mark.parametrize("name", HOSTS)
 def test_a_plan_that_is_kept(name: str, tmp_path: Path) -> None:
-    """The second start takes it from the file."""
+    """The second start loads the plan from the file."""
     feed = np.random.default_rng(6).standard_normal(SHAPE).astype(np.float32)
     options = {"force": True, "serialization_dir": str(tmp_path), "model_token": "indices"}
     runs = [host.run_on_gpu(whole(), [[feed]], name, options, "default") for _ in range(2)]

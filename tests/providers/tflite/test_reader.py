@@ -1,5 +1,5 @@
-"""The TFLite frontend reads a host's numbers: attributes, inputs, operator codes;
-parameters that make no sense are a sentence."""
+"""Tests how the TFLite frontend reads a host's structs: attributes, inputs, operator codes; invalid
+parameters give a sentence."""
 
 from __future__ import annotations
 
@@ -393,7 +393,7 @@ def test_operator_codes_agree_with_the_schema() -> None:
 
 
 def test_the_host_groups_nodes() -> None:
-    """In execution order; those that it leaves out are one group."""
+    """Groups are in execution order; the nodes that are left out form one group."""
     ffi, status = native.ffi, [1]
     groups = [(4, 8), (6,)]
     lists = [ffi.new("tgl_ints *", {"size": len(each), "data": each}) for each in groups]

@@ -1,5 +1,5 @@
-"""Loops that are a recurrent layer run as one node, with the answers of the hosts' CPU kernels, and
-whatever else a loop does stays with the host."""
+"""Loops that are recurrent layers run as one node, with the results of the hosts' CPU kernels; all
+other loops stay with the host."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_options_that_leave_it_to_the_host(host: str) -> None:
 
 
 def test_one_delegate_after_the_other_model(host: str) -> None:
-    """Facts about one model's graphs are not taken for another's."""
+    """Data about one model's graphs are not used for another's."""
     made = interpreters.delegate(host)
     for loop in (Loop("lstm"), Loop("lstm", wrong="extra"), Loop("rnn"), Loop("gru", count=2)):
         model = loop.model()

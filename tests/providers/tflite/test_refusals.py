@@ -1,4 +1,5 @@
-"""Failures while the frontend claims nodes cost those nodes, not the answer."""
+"""Failures while the frontend claims nodes leave these nodes on the CPU and do not change the
+results."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def test_a_device_without_memory_leaves_the_nodes_on_the_cpu(
 def test_a_damaged_kernel_costs_its_nodes_only(
     host: str, damage: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that the driver refuses, and one that cannot even be rendered."""
+    """One kernel is refused by the driver, another one cannot be rendered."""
     render = kernels.render
 
     def damaged(kernel: str, *arguments: Any) -> str:

@@ -1,4 +1,4 @@
-"""How quantized results are rounded as the host does it: which concatenations rescale their inputs,
+"""Tests rounding of quantized results as in the host: which concatenations rescale their inputs,
 and which hosts round sums of fully connected layers once."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_only_uint8_is_rescaled(dtype: str, rescales: bool) -> None:
 def test_the_package_of_the_host_decides_how_often_sums_are_rounded(
     library: str, once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not a parent folder of that name, nor a file."""
+    """A parent folder or file with that name does not count."""
     monkeypatch.setattr(RawNode, "library", lambda _: library)
     params = native.ffi.new("tgl_fully_connected_params *")
     code = codes.operators().index("FULLY_CONNECTED")

@@ -1,5 +1,5 @@
-"""Shapes in the TFLite frontend: what only a run tells, and shape arithmetic that is worked out
-before the first one."""
+"""Tests shapes in the TFLite frontend: those known only in a run, and shape arithmetic that is
+folded before the first one."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def claimed(model: bytes, host: str, monkeypatch: pytest.MonkeyPatch) -> Graph:
 def test_values_are_those_that_the_host_computes(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seeded programs of integers, float32 and bool that begin with a SHAPE."""
+    """Seeded programs of integers, float32 and bool begin with a SHAPE."""
     seen: set[str] = set()
     for seed in range(40):
         model = shape_models.program(seed)
@@ -150,7 +150,7 @@ def test_values_of_a_run_are_never_taken_for_constants(host: str, name: str) -> 
 @pytest.mark.usefixtures("resolver")
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_the_cpu_reads_stays_there(host: str) -> None:
-    """A node on the GPU has a copy of its own."""
+    """A node on the GPU has its own copy."""
     model = shape_models.shared()
     interpreter, made = gpu(model, host)
     assert places(made) == {"features": "gpu", "shape": "cpu", "large": "gpu"} | dict.fromkeys(
@@ -179,7 +179,7 @@ def test_editions_of_the_documentation_list_no_shape_arithmetic() -> None:
 def test_shapes_without_a_plan_are_told_all_the_same(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nodes after can be prepared."""
+    """The nodes after it can be prepared."""
     model = shape_models.RESIZED["around the CPU"]()
     interpreter, _ = gpu(model, host)
     shape = [2, 8, 6, 3]
@@ -202,7 +202,7 @@ def test_shapes_without_a_plan_are_told_all_the_same(
 @adapter
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_custom_operator_whose_shapes_the_file_does_not_tell(host: str) -> None:
-    """Detectors are published so: the host infers the shapes when it prepares the node."""
+    """Published detectors are like this: the host infers the shapes when it prepares the node."""
     case = next(c for c in DETECTIONS if c.name == "no_background")
     feeds = hosts.case_feeds(case, 1)
     run = hosts.run_on_gpu(models.build(case, shapes=[()] * 4), feeds, host)
@@ -216,7 +216,7 @@ def test_a_custom_operator_whose_shapes_the_file_does_not_tell(host: str) -> Non
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("kernels", ["reference", "default"])
 def test_plans_of_earlier_shapes_are_kept(host: str, kernels: str) -> None:
-    """The host makes the kernel anew for each resize; the last eight plans go with it."""
+    """The host creates a new kernel for each resize, which takes over the last eight plans."""
     model = shape_models.RESIZED["in the middle"]()
     with engine.watch() as built:
         interpreter, _ = gpu(model, host, kernels)

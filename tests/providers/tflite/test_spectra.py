@@ -1,5 +1,5 @@
-"""RFFT2D and what reads its complex numbers in the host: batches that change, tensors that the user
-wants to see, lengths that a run tells, half precision."""
+"""Tests RFFT2D and the readers of its complex numbers in the host: changing batches, tensors that
+the user wants to read, run-time lengths, half precision."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_lengths_of_a_run(host: str) -> None:
 @pytest.mark.filterwarnings("ignore:.*preserve_all_tensors")
 @pytest.mark.parametrize("host", hosts.installed())
 def test_every_tensor_can_be_read(host: str) -> None:
-    """Then the complex ones stay on the CPU."""
+    """Then the complex tensors stay on the CPU."""
     if host == "tflite_runtime":
         pytest.skip("tflite-runtime keeps no tensors inside a delegate's partitions")
     made = delegate(host)

@@ -1,5 +1,5 @@
-"""SVDF layers in 8 bits through hosts: keyword spotters as users run them, and what stays with the
-host for a reason."""
+"""Tests 8-bit SVDF layers in hosts: keyword spotters in typical use, and what stays with the host
+for a reason."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def spotter() -> bytes:
 
 @pytest.mark.parametrize("kernels", ["reference", "default"])
 def test_a_stream_of_inputs(host: str, kernels: str) -> None:
-    """Also after the variables were cleared; all of it runs here, in one partition."""
+    """This includes runs after the variables were reset; everything runs here, in one partition."""
     model, random = spotter(), np.random.default_rng(4)
     feeds = [[random.uniform(-2, 2, (1, 10)).astype(np.float32)] for _ in range(24)]
     resets = (13,)

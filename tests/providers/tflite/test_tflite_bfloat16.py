@@ -1,5 +1,5 @@
-"""bfloat16 in the TFLite frontend, between casts: numpy has no such type, so that no interpreter
-takes or gives it. The answers are those of ai-edge-litert's kernels, to the bit."""
+"""Tests bfloat16 in the TFLite frontend, between casts: numpy has no such type, so that no
+interpreter accepts or returns it. Results equal those of ai-edge-litert's kernels, bit by bit."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_casts_to_and_from_other_types(dtype: str) -> None:
 
 
 def test_weights_of_bfloat16() -> None:
-    """A cast of a constant is worked out before the run."""
+    """A cast of a constant is folded before the run."""
     model = Model()
     held = model.constant(np.array([0x3F81, 0x0001, 0xC0A3, 0x7F80, 0x8000, 0x4049], np.uint16),
                           dtype="bf16")  # fmt: skip

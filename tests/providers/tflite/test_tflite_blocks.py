@@ -1,4 +1,4 @@
-"""Blocks of networks as today's converter writes them: each is one partition, in both hosts and
+"""Blocks of networks in the form of today's converter: each is one partition, in both hosts and
 beside their default kernels."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Integers in the TFLite frontend: operators over places that nodes before them find, and over
-numbers of the user that float32 does not hold."""
+"""Tests integers in the TFLite frontend: operators over indices that earlier nodes compute, and
+over the user's numbers that float32 cannot hold."""
 
 from __future__ import annotations
 

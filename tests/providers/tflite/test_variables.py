@@ -1,5 +1,5 @@
-"""Variables of TFLite models: the host keeps them, in its order, and what computes with them runs
-on the GPU, whatever shape they get in a run."""
+"""Variables of TFLite models: the host keeps them, in its order, and nodes that compute with them
+run on the GPU, whatever shape they get in a run."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.adapter
 
 
 def agree(interpreter: Any, model: bytes, host: str, sequence: Iterable[Any]) -> None:
-    """Run after run the outputs are those of the host's reference kernels. A step of the sequence
-    resizes the input, resets the variables, or does neither, before its run."""
+    """Asserts that the outputs of each run are those of the host's reference kernels. A step of the
+    sequence resizes the input, resets the variables, or does neither, before its run."""
     reference = hosts.interpreter(model, host)
     reference.allocate_tensors()
     random = np.random.default_rng(3)
@@ -83,7 +83,8 @@ def test_variables_keep_their_values_and_shapes(host: str, kernels: str, name: s
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_variables_feed_and_take_is_one_partition(host: str) -> None:
-    """Though it does little: it has the host's store on both sides, and no work."""
+    """The partition is kept although it computes little, because the host's variables are on both
+    sides of it."""
     _, made = gpu(variable_models.streaming(), host)
     report = tflgpu_plugin.report(made)
     assert [len(partition.nodes) for partition in report.partitions] == [8]
@@ -106,8 +107,8 @@ def test_the_order_of_a_host_that_fuses_no_nodes(host: str) -> None:
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("exclude", ["", "ABS", "CONCATENATION", "SPLIT_V,ADD"])
 def test_seeded_programs(host: str, exclude: str) -> None:
-    """Reads and assignments in random order, shapes that change from run to run, and other nodes
-    for the CPU in between."""
+    """Reads and assignments are in random order, shapes change from run to run, and other nodes are
+    for the CPU."""
     options = {"force": 1} | ({"exclude": exclude} if exclude else {})
     for seed in range(12):
         model = variable_models.program(seed)
@@ -123,7 +124,7 @@ def test_seeded_programs(host: str, exclude: str) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str, resolver: str) -> None:
-    """With a sentence, as long as the variable has it."""
+    """The error is a sentence, as long as the variable has this shape."""
     if (host, resolver) == ("ai_edge_litert", "default"):
         pytest.skip("its XNNPACK keeps the first shape of a variable, also without us")
     model = Stateful()
@@ -155,7 +156,7 @@ def test_a_shape_that_cannot_be_built_fails_in_invoke(host: str, resolver: str) 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_host_that_does_not_keep_the_order(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is taken from it: it might read before it assigns."""
+    """Nothing is claimed from it: it might read before it assigns."""
     original = snapshot.read_node
 
     def unmarked(*given: Any) -> RawNode:

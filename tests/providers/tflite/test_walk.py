@@ -1,4 +1,4 @@
-"""Values of a TFLite graph that the importer takes for known, node by node."""
+"""Tests which values of a TFLite graph the importer considers known, node by node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_follows_from_constants_is_known() -> None:
 
 
 def test_what_is_computed_of_constants_elsewhere_is_not_known() -> None:
-    """Hosts differ in EXP: what reads it follows from constants, and nobody knows it here."""
+    """Hosts differ in EXP: its result follows from constants, but is not known here."""
     joined = {"axis": 0, "activation": "none"}
     steps: list[Step] = [("EXP", [0], 1, {}), ("CONCATENATION", [0, 1], 2, joined)]
     made = walk([tensor(data=ONES), tensor(), tensor((4,))], *steps)
@@ -115,7 +115,7 @@ def test_an_empty_result_of_something_is_counted() -> None:
 
 @pytest.mark.parametrize("loose", [(1,), ()])
 def test_a_shape_that_the_model_leaves_open_is_worked_out(loose: tuple[int, ...]) -> None:
-    """A converter wrote 1 in place of the batch, which is known further on."""
+    """A converter wrote 1 for the batch, which is known further on."""
     given = [tensor((3, 4)), tensor((1, 4)), tensor((1, 4))]
     made = walk(given, ("NEG", [0], 1, {}), ("NEG", [1], 2, {}), loose=loose)
     assert [made.graph.shape(k) for k in (1, 2)] == [(3, 4) if loose else (1, 4), (1, 4)]
@@ -130,7 +130,7 @@ def test_a_shape_that_the_model_leaves_open_is_worked_out(loose: tuple[int, ...]
 def test_shapes_of_custom_operators_are_those_of_the_file(
     op: str, shape: tuple[int, ...], unknown: bool
 ) -> None:
-    """Where the operator is known, and the file has any."""
+    """This holds if the operator is known and the file states shapes."""
     given = [tensor((1, 5, 5, 4)), tensor(shape)]
     model = host_models.model(given, [host_models.node(0, op, (0,), (1,))])
     assert (model.values["1"].shape is None) == unknown

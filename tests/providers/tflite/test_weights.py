@@ -1,4 +1,4 @@
-"""Weights in 8 bits that hosts take for others, and what stays with the host for a reason."""
+"""Tests 8-bit weights that hosts misinterpret, and what stays with the host for a reason."""
 
 from __future__ import annotations
 
