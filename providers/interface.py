@@ -11,9 +11,10 @@ from tflgpu_plugin.engine import (
     Claim, Instance, Partition, rebuild_partition, packed, restore_partition, unpacked,
 )  # fmt: skip
 from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, Unsupported
-from tflgpu_plugin.frontend import callbacks, messages
+from tflgpu_plugin.frontend import callbacks, messages, stored_shapes
 from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
+from tflgpu_plugin.frontend.reshaping import flat
 from tflgpu_plugin.frontend.reports import (
     CPU,
     GPU,
@@ -48,10 +49,10 @@ __all__ = [
     "AdapterInfo", "Again", "BuildError", "Builder", "Claim", "Client", "Default", "Facts",
     "GraphRecord", "HostError", "HostExtent", "HostModel", "HostNode", "HostOp", "Imported",
     "ImpossibleShapes", "Instance", "Judge", "NoAdapter", "NodeReport", "Once", "OptionError",
-    "Options", "Partition", "PerCaller", "PlacedPartition", "Quantization", "Records",
-    "Refusal", "Report", "Shape", "Subgraph", "Table", "TensorReport", "Unsupported", "Value",
-    "adapters", "again", "arithmetic", "broadcast", "callbacks", "kept", "log", "loop_layer",
+    "Options", "Partition", "PerCaller", "PlacedPartition", "Quantization", "Records", "Refusal",
+    "Report", "Shape", "Subgraph", "Table", "TensorReport", "Unsupported", "Value", "adapters",
+    "again", "arithmetic", "broadcast", "callbacks", "flat", "kept", "log", "loop_layer",
     "messages", "narrowed", "native", "operands", "otherwise", "packed", "parse", "partition",
     "rebuild_partition", "remember", "restore_partition", "same_bits", "select", "shaped",
-    "symbols", "threads", "unpacked", "without_kernel",
+    "stored_shapes", "symbols", "threads", "unpacked", "without_kernel",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -100,11 +100,6 @@ class Partition:
         """Returns an instance of this partition, imported for other shapes; it shares the weights.
         Its plan is stored with `extra`, if given. Raises BuildError with a sentence."""
         return self._build(graph, self.instance.program, extra)
-
-    @property
-    def remembers(self) -> bool:
-        """Whether there may be stored plans for other shapes."""
-        return self.entry is not None or len(self.made) > 1
 
     def stored(self, source: str) -> list[Stored]:
         """Returns the stored plans for other shapes, which follow from this `source`. Those of a
@@ -233,16 +228,24 @@ def rebuild_partition(
     return part
 
 
-def packed(part: Partition, extra: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+def packed(
+    part: Partition, extra: Extra, arrays: Mapping[str, Array], others: Iterable[tuple[Plan, Extra]]
+) -> bytes:
     """Returns a partition's plan and weights as bytes, together with a JSON value and arrays of the
-    caller's own."""
+    caller's own, and plans for other shapes."""
     from tflgpu_plugin.compile import compiler
 
     plan = compiler.compile(part.graph, part.target)  # with the constants' values
-    stream, key = io.BytesIO(), plans.target_key(part.device.target)
+    key, tuning = plans.target_key(part.device.target), part.target.tuning
     made = {"half": part.target.half, "without": sorted(part.target.without)}
-    plan_file.write(stream, plan, key, part.target.tuning, extra={**extra, **made}, arrays=arrays)
-    return stream.getvalue()
+    stream = io.BytesIO()
+    plan_file.write(stream, plan, key, tuning, (), {**extra, **made}, arrays)
+    data = stream.getvalue()
+    for plan, more in others:
+        known, stream = plan_file.contents(memoryview(data)).images, io.BytesIO()
+        plan_file.write(stream, plan, key, tuning, known, more)
+        data += stream.getvalue()
+    return data
 
 
 def unpacked(data: bytes, info: AdapterInfo, options: Options) -> tuple[Stored, ...]:

@@ -5,16 +5,17 @@ file beside the model, for one adapter and one version of this plugin."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
-from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Refusal, Shape, digests, is_symbolic
+from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Plan, Refusal, Shape, digests, is_symbolic
 from tflgpu_plugin.providers import AdapterInfo, BuildError, HostNode, Options, Partition
 
 from .snapshot import Snapshot
@@ -106,16 +107,19 @@ def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
     return whole.reshape(shape)
 
 
-def write(partition: Partition, interface: Interface, export: Export, model: str) -> Context:
-    """Returns the content of the partition's EPContext node, and writes the file of its plan unless
-    the plan is embedded; the file name contains the digest. `model` is the path of the original
-    model. Raises BuildError if the file cannot be written."""
+def write(
+    partition: Partition, interface: Interface, export: Export, model: str,
+    others: Iterable[tuple[Plan, Mapping[str, Any]]] = (),
+) -> Context:  # fmt: skip
+    """Returns the content of the partition's EPContext node, and writes the file of its plans
+    unless they are embedded; the file name contains the digest. `model` is the path of the original
+    model, `others` are plans for other shapes. Raises BuildError if the file cannot be written."""
     arrays: dict[str, Array] = {}
     extra = {
         "interface": codec.encode(interface, arrays),
         "guards": {name: digests.of_array(data).hex() for name, data in interface.guards.items()},
     }
-    data = providers.packed(partition, extra, arrays)
+    data = providers.packed(partition, extra, arrays, others)
     target = export.target(model)
     if export.embedded or target is None:
         return Context(data, True)

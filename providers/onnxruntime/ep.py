@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import providers
-from tflgpu_plugin.ir import Refusal, Shape
+from tflgpu_plugin.ir import Refusal
 from tflgpu_plugin.providers import BuildError, Imported, Partition, callbacks, messages, native
 
-from . import context, ops, sessions, snapshot
+from . import compiled_shapes, context, ops, sessions, snapshot
 from .grouping import Grouping
 from .host import Host
 from .partition_model import hand_over
@@ -180,12 +180,16 @@ def _placed(
     guards = {v.name: v.data for v in values if v.default and v.data is not None}
     may_fall_back = dynamic or bool(guards) or partition.flags or inside.bytes <= ALWAYS_KEPT
     part = taken.part(hosts, outputs) if may_fall_back else None
-    shapes = tuple(_shape(reading, name) for name in inputs)
+    shapes = tuple(compiled_shapes.shape(reading, name) for name in inputs)
     arithmetic = tuple(sorted(reading.arithmetic & hosts)) if dynamic else ()
     given = ports, inputs, outputs, shapes, part, arithmetic, run_values
     interface = context.Interface(*given, open=dynamic, guards=guards)
-    made = context.write(partition, interface, export, taken.path) if export else None
-    return _with_interface(partition, tuple(sorted(hosts)), interface, made)
+    nodes, made = tuple(sorted(hosts)), None
+    if export:
+        probe = sessions.Placed(partition, None, nodes, interface)
+        others = compiled_shapes.templates(partition, probe, taken) if dynamic else ()
+        made = context.write(partition, interface, export, taken.path, others)
+    return _with_interface(partition, nodes, interface, made)
 
 
 def _with_interface(
@@ -203,14 +207,6 @@ def _with_interface(
     if not interface.open:  # the native object has the only plan
         placed.partition = None
     return placed
-
-
-def _shape(reading: Imported, name: str) -> Shape:
-    """Returns the shape that the value `name` was planned for; (0,), which matches no run, if it is
-    known only during a run."""
-    tensor = reading.graph.tensors.get(reading.ids.get(name, -1))
-    shape = None if tensor is None else tensor.shape
-    return (0,) if shape is None or any(extent < 0 for extent in shape) else shape
 
 
 def _create(

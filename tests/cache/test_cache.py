@@ -207,7 +207,7 @@ def spoil_source(header: Any) -> None:
 def test_a_hostile_template_is_not_used(setting: Setting, spoil: Callable[[Any], None]) -> None:
     first = setting.run(SHAPES)
     (path,) = setting.files
-    path.write_bytes(changed(path.read_bytes(), spoil))
+    path.write_bytes(changed(path.read_bytes(), spoil, -1))
     second = setting.run(SHAPES)
     assert second["planned"] and len(second["told"]) == (spoil is not spoil_source)
     assert first["outputs"] == second["outputs"]

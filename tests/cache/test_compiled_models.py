@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tflgpu_plugin
+from conformance.models import decoders
 from tests.cache.test_stored import changed
 from tests.providers.onnxruntime.test_ort_models import control_flow
 from tests.providers.onnxruntime.test_ort_versions import VERSIONS, run_in
@@ -229,6 +230,80 @@ assert report.count("gpu") == 1 == len(report.nodes), report
 print(report.partitions[0].runs)
 """)
     assert done.stdout.split() == ["4"]
+
+
+@pytest.mark.parametrize("mode", ["0", "1"])
+def test_open_extents_are_symbols(folder: Path, mode: str) -> None:
+    """Shapes that a template accepts are not planned: here, batches and sizes of pictures."""
+    m.session(network())
+    compiled(folder, mode, m.convolutions())
+    done = run_python(f"""
+import numpy as np
+from tests.support import cached_run, onnx_models as m
+from tflgpu_plugin.compile import compiler
+cached_run.count(compiler, "assembly")
+ours, theirs = m.session({str(folder / "made_ctx.onnx")!r}), m.cpu(m.convolutions())
+for shape in ((1, 3, 200, 150), (2, 3, 120, 200), (4, 3, 300, 290), (1, 3, 64, 60)):
+    x = np.random.default_rng(2).uniform(-1, 1, shape).astype(np.float32)
+    m.compare(ours, theirs, {{"x": x}})
+print(cached_run.counts["assembly"])
+""")
+    assert done.stdout.split() == ["0"]
+
+
+def test_a_decoder_is_compiled_for_steps_at_every_length(folder: Path) -> None:
+    """Steps of one token and of several, with a cache that has grown."""
+    m.session(network())
+    size = decoders.Size(layers=1)
+    path = compiled(folder, "1", decoders.gpt(size))
+    done = run_python(f"""
+import numpy as np
+from conformance.models import decoders
+from tests.support import cached_run, onnx_models as m
+from tflgpu_plugin.compile import compiler
+cached_run.count(compiler, "assembly")
+size, chance = decoders.Size(layers=1), np.random.default_rng(2)
+ours, theirs = m.session({str(path)!r}), m.cpu(decoders.gpt(size))
+for tokens, past in ((1, 5), (1, 6), (60, 30), (1, 90), (50, 48), (1, 200)):
+    cache = [chance.normal(size=held.shape).astype(np.float32)
+             for held in decoders.empty(size, 1, past)]
+    ids = chance.integers(0, 9, (1, tokens))
+    mask = np.ones((1, past + tokens), np.int64)
+    m.compare(ours, theirs, decoders.fed(ids, mask, cache), 1e-4)
+print(cached_run.counts["assembly"])
+""")
+    assert done.stdout.split() == ["0"]
+
+
+@pytest.mark.parametrize("which", [-1, -2])
+def test_spoiled_templates_of_a_compiled_model_are_not_used(folder: Path, which: int) -> None:
+    """Any number among them may be another; then the shapes are planned from the nodes."""
+    code = f"""
+import random
+from pathlib import Path
+import numpy as np
+from tests.cache import test_compiled_models as t, test_stored as s
+from tests.support import onnx_models as m
+m.session(t.network())
+path = t.compiled(Path({str(folder)!r}), "1", m.convolutions())
+theirs, chance, outcomes = m.cpu(m.convolutions()), random.Random({which}), set()
+x = np.random.default_rng(2).uniform(-1, 1, (1, 3, 210, 130)).astype(np.float32)
+def spoil(header):
+    template = header["extra"]["template"]
+    holder, key = chance.choice([*s.numbers(template[0]), *s.numbers(template[1]),
+                                 *s.numbers(template[2])])
+    holder[key] = chance.choice([None, -1, 7, "other", [], 1 << 40, 1 << 53, [3, -1]])
+for _ in range(60):
+    data = t.spoiled(path, lambda data: s.changed(data, spoil, {which}))
+    session = m.session(data)
+    try:
+        session.run(None, {{"x": x}})
+        outcomes.add("ran")
+    except Exception as error:
+        outcomes.add("failed")
+print(sorted(outcomes))
+"""
+    assert "ran" in run_python(code).stdout
 
 
 def test_bodies_of_control_flow_stay_as_they_are(folder: Path) -> None:

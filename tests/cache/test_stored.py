@@ -114,21 +114,21 @@ def read(data: bytes) -> plan_file.Stored:
     return found
 
 
-def changed(data: bytes, change: Callable[[Any], None]) -> bytes:
-    """Returns the stored bytes with another header and a valid checksum, as a hostile writer would
-    make them."""
-    held = plan_file.contents(memoryview(data))
-    last = held.segments[-1]
-    before = len(data) - len(segment_of(data, last))
-    header = json.loads(json.dumps(last.header))
+def changed(data: bytes, change: Callable[[Any], None], which: int = 0) -> bytes:
+    """Returns the stored bytes with another header of a segment and a valid checksum, as a hostile
+    writer would make them."""
+    parts = list[bytes]()
+    for segment in plan_file.contents(memoryview(data)).segments:
+        head = plan_file.PREAMBLE.unpack_from(data)
+        end = -(-(plan_file.PREAMBLE.size + head[3]) // 64) * 64 + head[4]
+        parts, data = [*parts, data[:end]], data[end:]
+        assert bytes(segment.body) == parts[-1][end - head[4] :]
+    one = plan_file.contents(memoryview(parts[which])).segments[0]
+    header = json.loads(json.dumps(one.header))
     change(header)
     text = zlib.compress(json.dumps(header).encode())
-    return data[:before] + headed(text, len(last.body), last.checksum) + bytes(last.body)
-
-
-def segment_of(data: bytes, last: plan_file.Segment) -> bytes:
-    """The bytes of the last segment."""
-    return data[data.rindex(plan_file.MAGIC, 0, len(data) - len(last.body)) :]
+    parts[which] = headed(text, len(one.body), one.checksum) + bytes(one.body)
+    return b"".join(parts)
 
 
 def headed(text: bytes, body: int, checksum: int) -> bytes:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tflgpu_plugin import log, native, threads
@@ -27,7 +26,7 @@ from tflgpu_plugin.frontend.reports import (
     PartitionReport,
     Report,
 )
-from tflgpu_plugin.frontend.reshaping import Flat, Reshaping, Symbolic, flat
+from tflgpu_plugin.frontend.reshaping import Flat, Lists, Reshaping, Symbolic, flat, symbols
 from tflgpu_plugin.importer.subgraph import Again
 from tflgpu_plugin.ir import Refusal, Shape, counts
 from tflgpu_plugin.ir.extent import Trace
@@ -124,9 +123,10 @@ class PlacedPartition:
             try:
                 if reshaping.stored is None:
                     reshaping.stored = {}
-                    if partition.remembers and (source := stored_shapes.source(self.described)):
-                        self._source = source
-                        reshaping.recall(*stored_shapes.read(partition, source))
+                    if partition.entry:
+                        self._source = stored_shapes.source(self.described)
+                    if self._source or partition.made:
+                        reshaping.recall(*stored_shapes.read(partition, self._source or ""))
                 if (found := reshaping.stored.pop(place, None)) is None:
                     return None
                 return partition.built(found.plan, None, found.check)
@@ -137,22 +137,11 @@ class PlacedPartition:
     def _build_symbolic(self, partition: Partition, handle: Any, given: tuple[Shape, ...]) -> bool:
         """Gives the native object a plan with symbols for these input shapes. Returns whether there
         is one; where anything fails, a plan for these shapes alone is tried."""
-        ends = list(accumulate((1 + len(shape) for shape in given), initial=0))
-        limits = {
-            k: held
-            for held, (a, b) in zip(self.limits, pairwise(ends), strict=True)
-            for k in range(a + 1, b)
-            if held
-        }
-
-        def make(numbers: Flat, trace: Trace) -> Template:
-            shapes = tuple(numbers[a + 1 : b] for a, b in pairwise(ends))
-            return partition.template(self.reshaped(partition, shapes).runs(), trace)
-
-        reshaping, found = self.reshaping, None
+        reshaping, found, lists = self.reshaping, None, Lists(given)
+        limits, make = lists.limits(self.limits), self._maker(partition, lists)
         with reshaping.lock:  # plans of a template replace each other
             try:
-                found = reshaping.of(tuple(flat(given)), limits, make)
+                found = reshaping.of(lists.flat, limits, make)
                 if found is None:
                     return False
                 try:
@@ -161,14 +150,33 @@ class PlacedPartition:
                     found.shrink()
                     instance = self._settled(partition, found)
                 found.made_on_the_device(instance.program)
-                made = tuple(found.made[a + 1 : b] for a, b in pairwise(ends))
-                self.add(handle, made, instance.output_shapes, instance)
+                self.add(handle, lists.of(found.made), instance.output_shapes, instance)
             except Exception as error:
                 log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
                 if found is not None:
                     reshaping.drop(found)
                 return False
             return True
+
+    def _maker(self, partition: Partition, lists: Lists) -> Callable[[Flat, Trace], Template]:
+        def make(numbers: Flat, trace: Trace) -> Template:
+            return partition.template(self.reshaped(partition, lists.of(numbers)).runs(), trace)
+
+        return make
+
+    def traced(
+        self, partition: Partition, given: Sequence[Shape], names: Mapping[int, str]
+    ) -> Symbolic | None:
+        """Returns a template for these shapes, in which numbers at positions of the same name are
+        one symbol; None if there is none. Raises any error."""
+        lists, trace = Lists(given), Trace()
+        limits = lists.limits(self.limits)
+        numbers, places = symbols(lists.flat, names, limits, trace)
+        if not places:
+            return None
+        room = {symbol: lists.flat[position] for position, symbol in places}
+        template = self._maker(partition, lists)(numbers, trace)
+        return Symbolic(lists.flat, places, template, [room], room)
 
     def _settled(self, partition: Partition, found: Symbolic) -> Instance:
         plan = found.template.settled(found.symbols, found.rooms, found.places)

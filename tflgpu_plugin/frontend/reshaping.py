@@ -8,8 +8,9 @@ of a slice, become symbols in the same way."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import threads
@@ -32,6 +33,24 @@ STEPS = 32  # ... or larger by so many steps, if it grows in small steps
 def flat(shapes: Sequence[Shape]) -> list[int]:
     """Returns the rank of each shape, followed by its extents."""
     return [number for shape in shapes for number in (len(shape), *shape)]
+
+
+class Lists:
+    """The lists that select a plan (shapes, then run values), as parts of one flat list."""
+
+    def __init__(self, given: Sequence[Shape]) -> None:
+        self.flat = tuple(flat(given))
+        ends = accumulate((1 + len(each) for each in given), initial=0)
+        self.parts = [(start + 1, end) for start, end in pairwise(ends)]
+
+    def of(self, numbers: Flat) -> tuple[Shape, ...]:
+        """Returns other lists of the same lengths, from their flat list."""
+        return tuple(numbers[start:end] for start, end in self.parts)
+
+    def limits(self, held: Sequence[tuple[int, int] | None]) -> Limits:
+        """Returns the limits by position, from those of each list."""
+        pairs = zip(held, self.parts, strict=True)
+        return {k: ends for ends, (start, end) in pairs if ends for k in range(start, end)}
 
 
 @dataclass
@@ -88,6 +107,21 @@ class Symbolic:
         """Reserves buffers for the newest values only; called when the others need too much
         memory."""
         self.rooms = [self.newest]
+
+
+def symbols(
+    given: Flat, names: Mapping[int, Hashable], limits: Limits, trace: Trace
+) -> tuple[Flat, tuple[tuple[int, int], ...]]:
+    """Returns these numbers with symbols of the trace, and their places (position, symbol). There
+    is one symbol for all positions of a name whose numbers are within the limits."""
+    numbers, found, places = list(given), dict[Hashable, int](), list[tuple[int, int]]()
+    for position, name in names.items():
+        low, high = limits[position]
+        if low <= given[position] <= high:
+            symbol = found.setdefault((name, given[position]), len(found))
+            numbers[position] = trace.symbol(symbol, given[position], low, high)
+            places.append((position, symbol))
+    return tuple(numbers), tuple(places)
 
 
 @dataclass
@@ -151,29 +185,21 @@ class Reshaping:
         make: Callable[[Flat, Trace], Template],
     ) -> Symbolic | None:  # fmt: skip
         """Makes and returns a new template. Numbers that were equal in all runs share a symbol."""
-        trace, names, places = Trace(), dict[Flat, int](), list[tuple[int, int]]()
-        numbers = list(given)
-        for position in sorted(self.open & limits.keys()):
-            low, high = limits[position]
-            if not low <= given[position] <= high:
-                continue
-            history = tuple(one[position] for one in (given, *alike))
-            symbol = names.setdefault(history, len(names))
-            numbers[position] = trace.symbol(symbol, given[position], low, high)
-            places.append((position, symbol))
+        trace, runs = Trace(), (given, *alike)
+        histories = {k: tuple(one[k] for one in runs) for k in sorted(self.open & limits.keys())}
+        numbers, places = symbols(given, histories, limits, trace)
         if not places:
             return None
-        histories = ([history[k] for history in names] for k in range(1 + len(alike)))
-        rooms = [dict(enumerate(values)) for values in histories]
+        rooms = [{symbol: one[position] for position, symbol in places} for one in runs]
         values = {position: symbol for position, symbol in places if limits[position] != EXTENTS}
         try:
-            template = make(tuple(numbers), trace)
+            template = make(numbers, trace)
         except Exception:
             self._count(True, values)
             raise
         found = trace.pinned
         self._count(bool(trace.fixed), [k for k, symbol in values.items() if symbol in found])
-        made = Symbolic(given, tuple(places), template, rooms, rooms[0])
+        made = Symbolic(given, places, template, rooms, rooms[0])
         self.found = [made, *self.found][:KEPT]
         return made
 

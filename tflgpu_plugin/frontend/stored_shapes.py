@@ -4,6 +4,7 @@ one list of shapes, and templates."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin.cache import codec, fingerprint
@@ -39,6 +40,12 @@ def template_place(source: str, symbolic: Symbolic) -> dict[str, Any]:
     rooms = [[room[k] for k in sorted(room)] for room in symbolic.rooms]
     parts = symbolic.places, rooms, numbers(symbolic.template)
     return {**place(source, symbolic.made), TEMPLATE: codec.encode(parts)}
+
+
+def compiled(symbolic: Symbolic) -> tuple[Plan, dict[str, Any]]:
+    """Returns the plan of a template, and what is stored with it in a compiled model."""
+    plan = symbolic.template.settled(symbolic.symbols, symbolic.rooms, symbolic.places)
+    return replace(plan, symbols=None), template_place("", symbolic)
 
 
 def read(partition: Partition, source: str) -> tuple[dict[Flat, Stored], list[Symbolic]]:

@@ -1,0 +1,87 @@
+"""Templates for compiled models. Such a model is written before runs have shown which extents
+change, so that all extents that the model leaves open become symbols."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tflgpu_plugin import providers
+from tflgpu_plugin.ir import Plan, Shape
+from tflgpu_plugin.providers import Imported, Partition, Value, log, stored_shapes
+
+from .context import numbers
+from .reader import TABLE
+from .sessions import Placed
+from .snapshot import Snapshot
+
+MOST_NAMES = 4  # open extents for each of which there is a further template
+
+
+def templates(
+    partition: Partition, placed: Placed, taken: Snapshot
+) -> Iterator[tuple[Plan, Mapping[str, Any]]]:
+    """Yields the plan of each template and what is stored with it. One is for the shapes of the
+    first plan; since an extent of 1 is never a symbol, there are others, in which one extent is 1,
+    or 2 if it is 1 there: a batch, for example, or the tokens of a step."""
+    names = _names(placed, taken)
+    for given in _variants(partition, placed, taken, names):
+        try:
+            found = placed.traced(partition, given, names)
+            if found is not None:
+                yield stored_shapes.compiled(found)
+        except Exception as error:  # then these shapes are planned when a run has them
+            log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
+
+
+def _names(placed: Placed, taken: Snapshot) -> dict[int, str]:
+    """Returns the names of open extents of the inputs, by position in the flat list of shapes."""
+    found, at = dict[int, str](), 0
+    for key, shape in zip(placed.interface.inputs, placed.interface.shapes, strict=True):
+        stated = taken.values[key].shape or ()
+        if len(stated) == len(shape):
+            found |= {at + 1 + k: n for k, n in enumerate(stated) if isinstance(n, str)}
+        at += 1 + len(shape)
+    return found
+
+
+def _variants(
+    partition: Partition, placed: Placed, taken: Snapshot, names: Mapping[int, str]
+) -> Iterator[tuple[Shape, ...]]:
+    """Yields the shapes and run values of the first plan, then others."""
+    interface = placed.interface
+    yield interface.key
+    flat = providers.flat(interface.key)
+    first = {name: flat[position] for position, name in names.items() if name.isidentifier()}
+    for name, number in [*first.items()][:MOST_NAMES]:
+        reading = providers.symbols.opened(
+            _with(taken, name, 2 if number == 1 else 1), TABLE, partition.judge
+        )
+        if interface.run_values.keys() <= reading.run_values.keys():
+            values = (numbers(reading.run_values[name]) for name in interface.run_values)
+            yield (*(shape(reading, key) for key in interface.inputs), *values)
+
+
+def _with(taken: Snapshot, name: str, number: int) -> Snapshot:
+    """Returns the model with a number for an open extent, in expressions of its name, too."""
+
+    def changed(value: Value) -> Value:
+        texts = (
+            re.sub(rf"\b{name}\b", str(number), n) if isinstance(n, str) else n
+            for n in value.shape or ()
+        )
+        extents = (int(n) if isinstance(n, str) and n.isdecimal() else n for n in texts)
+        return value if value.shape is None else replace(value, shape=tuple(extents))
+
+    return replace(taken, values={key: changed(value) for key, value in taken.values.items()})
+
+
+def shape(reading: Imported, name: str) -> Shape:
+    """Returns the shape that the value `name` was planned for; (0,), which matches no run, if it is
+    known only during a run."""
+    tensor = reading.graph.tensors.get(reading.ids.get(name, -1))
+    found = None if tensor is None else tensor.shape
+    return (0,) if found is None or any(extent < 0 for extent in found) else found
