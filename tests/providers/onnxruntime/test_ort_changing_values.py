@@ -264,3 +264,35 @@ def test_no_node_moves_for_one_that_stays_on_the_cpu_anyway() -> None:
     feed = {"x": X, "n": np.array([0, 2, 1])}
     _same(session.run(None, feed), theirs.run(None, feed))
     assert {name for name, place in places(session).items() if place == "cpu"} == {"Slice"}
+
+
+@pytest.mark.parametrize("step", [1, 3, -2])
+def test_empty_ranges_between_others(step: int) -> None:
+    nodes = [node("Range", ["a", "b", "step"], ["r"]), node("Gather", ["x", "r"], ["y"])]
+    bounds = ((2, 9), (3, 14), (5, 5), (7, 2), (6, 20), (0, 1), (9, 3))
+    feeds = [{"x": X, "a": np.array(first), "b": np.array(last)} for first, last in bounds]
+    data = model(nodes, {"x": X.shape, "a": (), "b": ()}, {"y": None}, {"step": np.array(step)},
+                 opset=18, kinds={"a": np.int64, "b": np.int64})  # fmt: skip
+    session, theirs = ours(data), cpu(data, optimize=False)
+    for feed in (*feeds, *reversed(feeds)):
+        _same(session.run(None, feed), theirs.run(None, feed))
+
+
+def test_a_depth_that_outgrows_the_list_of_numbers() -> None:
+    case = CASES["depth"]
+    feeds = case.feeds(1)[:3]
+    data = case.data(feeds[0])
+    session, theirs = ours(data), cpu(data)
+    for depth in (31, 40, 5000, 4000, 9000):
+        feed = feeds[0] | {"a": np.array(depth)}
+        _same(session.run(None, feed), theirs.run(None, feed))
+
+
+def test_pads_that_crop_and_add_in_turn() -> None:
+    case = CASES["pads"]
+    data = case.data(case.feeds(1)[0])
+    session, theirs = ours(data), cpu(data)
+    chance = np.random.default_rng(5)
+    for _ in range(30):
+        feed = {"x": X, "a": chance.integers(-9, 9, 4)}
+        _same(session.run(None, feed), theirs.run(None, feed))
