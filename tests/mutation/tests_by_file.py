@@ -304,7 +304,6 @@ TESTS: dict[str, Sequence[str]] = {
         "test_ort_extents",
         *_ONNX,
     ),
-    "variables": ("test_kept_states",),
     "native/states": ("test_kept_states", "test_symbols"),
     "native/symbols": ("test_symbols", "test_symbol_tables", "test_symbol_memory"),
     "likely": ("test_ort_run_values", "test_ort_changing_values", *_ONNX),
@@ -315,7 +314,8 @@ TESTS: dict[str, Sequence[str]] = {
     "device": (*_NATIVE, "test_survival"),
     "submission": (*_NATIVE, "test_survival", "test_waiting"),
     **dict.fromkeys(
-        ("run", "run_ports"), ("test_tflite_integers", "test_ort_device_memory", *_NATIVE)
+        ("run", "run_ports"),
+        ("test_tflite_integers", "test_ort_device_memory", "test_waiting", *_NATIVE),
     ),
     **dict.fromkeys(("tensor_blocks", "tensor_ports", "tensors", "habits", "readback"), _TENSORS),
     "slots": (*_TENSORS, *_NATIVE),
@@ -351,6 +351,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "indexing": ("test_ort_indexing", "test_ort_patches", "test_ort_run_values"),
     "resizing": ("test_ort_patches",),
     "sessions": ("test_ort_changing_values", "test_onnxruntime"),
+    "variables": ("test_kept_states",),
     "ep": ("test_onnxruntime", "test_ort_run_shapes", "test_ort_models", "test_ort_versions"),
 }
 # Where their room would take too long with these.
