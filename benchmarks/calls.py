@@ -28,7 +28,7 @@ from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.runtime import adapter, selftest
 from tflgpu_plugin.runtime.device import Device
-from tflgpu_plugin.runtime.program import Instance, shared
+from tflgpu_plugin.runtime.program import Instance, create
 
 ONE = "one dispatch"
 SETTLED = 10  # runs before those that are counted; the ninth one is like those after it
@@ -98,7 +98,7 @@ def _instance(name: str, device: Device) -> tuple[Instance, list[Array]]:
         return small.instance, small.given()
     network = NETWORKS[name]()
     plan = compiler.compile(to_graph(network), device.target)
-    return Instance(shared(plan, device, True)), [network.picture()]
+    return Instance(create(plan, device, True)), [network.picture()]
 
 
 class _Counts:

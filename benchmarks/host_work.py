@@ -28,7 +28,7 @@ from benchmarks.to_tflite import to_tflite
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.harness import hosts, onnx
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.program import Instance, shared
+from tflgpu_plugin.runtime.program import Instance, create
 
 HEAD = (
     "", "dispatches", "MB moved", "allowed us", "median us", "best us",
@@ -64,7 +64,7 @@ def measure(network: Network, runs: int) -> None:
     picture = network.picture()
     device = adapter.open_device(adapter.select(None))
     plan = compiler.compile(to_graph(network), device.target)
-    instance = Instance(shared(plan, device, True))
+    instance = Instance(create(plan, device, True))
     outputs = instance.new_outputs()  # memory that is used again, as hosts do
     frontends = [*_delegate(network, picture), *_provider(network, picture)]
     small, copies = Small.on(device), Copies(plan)

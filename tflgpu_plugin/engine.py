@@ -12,8 +12,10 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import log, native, ops, threads
@@ -33,7 +35,7 @@ from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
-from tflgpu_plugin.runtime.program import Instance, Program, shared
+from tflgpu_plugin.runtime.program import Instance, create
 
 __all__ = [
     "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "NoAdapter", "Partition",
@@ -52,8 +54,8 @@ ops.rows()  # imports the families now, not while the first model is prepared
 @dataclass
 class Partition:
     """A set of nodes that run as one step. `graph` is not rewritten; once the partition is claimed,
-    its constants are the host's, not copies in device layout. `instance` is built for the present
-    shapes."""
+    its constants are the host's, not copies in device layout. `instance` is the first that was
+    built; once the host has it, only native code holds its memory on the device."""
 
     nodes: tuple[int, ...]
     graph: Graph
@@ -62,6 +64,7 @@ class Partition:
     cache: Cache | None = field(default=None, repr=False)
     options: Options = field(default=Options(), repr=False)
     made: Sequence[Stored] = field(default=(), repr=False)  # stored plans, its own before others
+    origin: bytes = field(default=b"", repr=False)  # of the digests in `made`, see `contents`
     entry: Entry | None = field(default=None, init=False, repr=False)
     target: Target = field(init=False, repr=False)
     instance: Instance = field(init=False, repr=False)
@@ -75,9 +78,7 @@ class Partition:
             self._known = threads.begin(partial(fingerprint.constants, self.graph), "hash")
         try:
             self.instance = (
-                self._built(self.made[0].plan, None)
-                if self.made
-                else self._build(self.graph, None, None)
+                self._built(self.made[0].plan) if self.made else self._build(self.graph, True, {})
             )
             if self.entry:
                 self.entry.settle()
@@ -99,7 +100,7 @@ class Partition:
     def build(self, graph: Graph, extra: Extra | None = None) -> Instance:
         """Returns an instance of this partition, imported for other shapes; it shares the weights.
         Its plan is stored with `extra`, if given. Raises BuildError with a sentence."""
-        return self._build(graph, self.instance.program, extra)
+        return self._build(graph, False, extra)
 
     def stored(self, source: str) -> list[Stored]:
         """Returns the stored plans for other shapes, which follow from this `source`. Those of a
@@ -113,12 +114,10 @@ class Partition:
         else:
             log.say(f"tflgpu: plans of a compiled model are not used: {reason}.")
 
-    def store(self, plan: Plan, program: Program, extra: Extra) -> None:
-        """Stores a plan for other shapes, from which a program was made."""
+    def store(self, plan: Plan, extra: Extra) -> None:
+        """Stores a plan for other shapes."""
         if self.entry:
-            pairs = zip(plan.weights, program.digests, strict=True)
-            weights = tuple(replace(weight, digest=digest) for weight, digest in pairs)
-            self.entry.store(replace(plan, weights=weights), self.target.tuning, extra)
+            self.entry.store(plan, self.target.tuning, extra)
 
     def template(self, graph: Graph, trace: Trace) -> Template:
         """Returns a plan of this partition, imported for symbolic shapes. Raises Unsupported."""
@@ -126,16 +125,12 @@ class Partition:
 
         return template(graph, self.target, trace)
 
-    def built(
-        self, plan: Plan, sibling: Program | None, check: Callable[[], None] | None = None
-    ) -> Instance:
-        """Returns an instance of a plan for other shapes, which shares the weights of a program of
-        this partition (by default the first). Raises BuildError with a sentence, or the error of
-        `check`, which tests whether the plan may be used."""
-        instance = self._built(plan, sibling or self.instance.program, check)
-        instance.program.forget_constants()
+    def built(self, plan: Plan, check: Callable[[], None] | None = None) -> Instance:
+        """Returns an instance of a plan for other shapes. Raises BuildError with a sentence, or the
+        error of `check`, which tests whether the plan may be used."""
+        instance = self._built(plan, check)
         for found in _watching.values():
-            found.append((self, instance))
+            found.append((self, copy(instance)))
         return instance
 
     def run(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> list[Array]:
@@ -143,11 +138,11 @@ class Partition:
         are updated in place."""
         return self.instance.run(inputs, states)
 
-    def _build(self, graph: Graph, sibling: Program | None, extra: Extra | None) -> Instance:
+    def _build(self, graph: Graph, first: bool, extra: Extra | None) -> Instance:
         try:
-            instance = self.planned(graph, sibling, extra)
+            instance = self.planned(graph, first, extra)
             for found in _watching.values():
-                found.append((self, instance))
+                found.append((self, copy(instance)))
             return instance
         except BuildError:
             raise
@@ -158,17 +153,16 @@ class Partition:
         except Exception as error:  # a defect of ours must not take other partitions with it
             raise BuildError(self.nodes, defect(error, "Building")) from error
 
-    def planned(
-        self, graph: Graph, sibling: Program | None, extra: Extra | None = None
-    ) -> Instance:
-        """Returns an instance from the cache, or plans one and stores it there."""
-        if self.cache and sibling is None:
+    def planned(self, graph: Graph, first: bool, extra: Extra | None = None) -> Instance:
+        """Returns an instance from the cache, or plans one and stores it there with `extra`, if
+        given. `first`: it is the first one of the partition."""
+        if self.cache and first:
             self.entry = self.cache.entry(graph, self.target, self._known)
             if kept := self._kept(self.entry, graph):
                 return kept
         from tflgpu_plugin.compile import compiler  # a start from the cache needs none
 
-        if self.tuned and sibling is None:
+        if self.tuned and first:
             from tflgpu_plugin.compile import tuning  # imported late: few callers need it
 
             self.target = tuning.best(graph, self.device, self.target)
@@ -176,10 +170,9 @@ class Partition:
             plan = compiler.compile(graph, self.target)
         except Unsupported as refused:
             raise BuildError(refused.nodes, refused.sentence) from refused
-        instance = self._built(plan, sibling)
-        if sibling is None or extra is not None:
-            self.store(plan, instance.program, extra or {})
-        instance.program.forget_constants()  # the device has them; hosts may free theirs
+        instance = self._built(plan)
+        if extra is not None:
+            self.store(plan, extra)
         return instance
 
     def _kept(self, entry: Entry, graph: Graph) -> Instance | None:
@@ -189,20 +182,17 @@ class Partition:
         if found is None:
             return None
         try:
-            instance = self._built(found.plan, None, partial(entry.check, found))
+            instance = self._built(found.plan, partial(entry.check, found))
         except (BuildError, Damaged) as error:
             entry.refuse(str(error))
             return None
-        instance.program.forget_constants()  # closes the file
         self.target = replace(self.target, tuning=found.tuning)
         return instance
 
-    def _built(
-        self, plan: Plan, sibling: Program | None, check: Callable[[], None] | None = None
-    ) -> Instance:
+    def _built(self, plan: Plan, check: Callable[[], None] | None = None) -> Instance:
         warm = not os.environ.get("TFLGPU_NO_WARM_UP")
         try:
-            return Instance(shared(plan, self.device, warm, sibling, check))
+            return Instance(create(plan, self.device, warm, check, self.origin))
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)
             nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}
@@ -273,10 +263,12 @@ def restore_partition(
     inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
     graph = Graph(tensors, (), inputs, outputs)
     options = replace(options, is_precision_loss_allowed=int(found.extra["half"] is True))
-    part = Partition(nodes, graph, adapter.open_device(info), options=options, made=every)
+    device, origin = adapter.open_device(info), sha256()
+    for segment in {id(each): each for one in every for each in one.segments}.values():
+        origin.update(segment.body)
+    part = Partition(nodes, graph, device, options=options, made=every, origin=origin.digest())
     without = part.target.without.union(found.extra["without"])  # also for other shapes
     part.target = replace(part.target, tuning=found.tuning, without=without)
-    part.instance.program.forget_constants()
     return part
 
 

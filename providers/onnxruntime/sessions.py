@@ -4,7 +4,7 @@ reasons of failures."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tflgpu_plugin import providers
@@ -19,21 +19,15 @@ from .reader import TABLE
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
     """A partition that replaces `nodes` of the host. If its shapes cannot change, `partition` is
-    None. `program` is the compiled program of its first plan."""
+    None."""
 
     nodes: tuple[int, ...]
     interface: Interface
-    program: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        assert self.partition is not None
-        self.program = self.partition.instance.program
 
     def release(self) -> None:
         """Releases the partition, and the nodes and constants for plans with other shapes."""
         super().release()
-        self.program, self.interface = None, replace(self.interface, part=None)
+        self.interface = replace(self.interface, part=None)
 
     @property
     def limits(self) -> Sequence[tuple[int, int] | None]:

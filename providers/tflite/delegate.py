@@ -113,7 +113,8 @@ def _place_new(
         callers = tuple(node for node in partition.nodes if node in taken.graphs)
         keeps = variables.may_stay(native.ffi, context, [int(key) for key in kept.states])
         manner = delegates.Manner(frozenset(stays), callers, keeps)
-        prepared.placed.append(place(delegate.pointer, partition, kept, manner))
+        prepared.placed.append(placed := place(delegate.pointer, partition, kept, manner))
+        placed.start(partition)
         prepared.replaced |= {g for node in callers for g in taken.graphs[node]}
     prepared.decide(claim.refusals)
 
@@ -134,7 +135,9 @@ def _place_again(
             given = delegate.options, delegate.adapter
             partition = providers.rebuild_partition(old.nodes, graph, *given)
         prepared.placed.append(placed := place(delegate.pointer, partition, old.kept, old.manner))
-        if handle is not None:
+        if handle is None:
+            placed.start(partition)
+        else:
             made = (native.ffi.cast("tg_partition *", one) for one in (placed.handle, handle))
             native.lib.tg_partition_adopt(*made)
     prepared.nodes, prepared.replaced = earlier.nodes, earlier.replaced
@@ -153,7 +156,7 @@ def preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
 def place(
     pointer: Any, partition: Partition, kept: Subgraph, manner: delegates.Manner
 ) -> delegates.Placed:
-    """Returns the native kernel of a partition, with its first plan. `kept` is its part of the
+    """Returns the native kernel of a partition, without a plan. `kept` is its part of the
     host's graph."""
     ffi = native.ffi
     spec = ffi.new("tg_kernel_spec *")
@@ -177,9 +180,7 @@ def place(
     spec.keeps_states = manner.keeps_states
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
-    placed = delegates.Placed(partition, kernel, kept, manner)
-    placed.add(kernel, kept.shapes, partition.instance.output_shapes, partition.instance)
-    return placed
+    return delegates.Placed(partition, kernel, kept, manner)
 
 
 def _tell(delegate: delegates.Delegate, nodes: Sequence[NodeReport]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal, Shape
-from tflgpu_plugin.providers import GraphRecord, Instance, Partition, Report, Subgraph, native
+from tflgpu_plugin.providers import GraphRecord, Partition, Report, Subgraph, native
 
 GRAPHS = 64  # records of other graphs that a delegate keeps for its report
 
@@ -26,9 +26,9 @@ class Manner:
 
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
-    """A partition that the host runs. `handle` is its native kernel, with a plan per set of shapes.
-    The kernel and `partition` hold device memory, and are released when the host has freed the
-    kernel; `kept` remains."""
+    """A partition that the host runs. `handle` is its native kernel, with a plan per set of shapes,
+    which holds device memory. `partition` is released when the host has freed the kernel; `kept`
+    remains."""
 
     closed = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
 
@@ -53,8 +53,10 @@ class Placed(providers.PlacedPartition):
         nodes = model.nodes, model.values, model.outputs, model.numbered, model.fused, model.ordered
         return nodes, kept.ports, kept.others, kept.outputs, kept.states, sorted(kept.arithmetic)
 
-    def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
-        return partition.instance if given == self.kept.shapes else None
+    def start(self, partition: Partition) -> None:
+        """Hands over the partition's first plan."""
+        instance = partition.instance
+        self.add(self.handle, self.kept.shapes, instance.output_shapes, instance)
 
 
 @dataclass

@@ -362,7 +362,7 @@ from tflgpu_plugin.cache import plan_file
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.program import Instance, shared
+from tflgpu_plugin.runtime.program import Instance, create
 device = adapter.open_device(adapter.select(None))
 graphs = [s.dense(), *(direct.graph(all_cases()[name][0]) for name in ("conv", "concat"))]
 files = [s.written(compiler.compile(graph, device.target)) for graph in graphs]
@@ -375,7 +375,7 @@ for _ in range(150):
     try:
         plan = s.read(s.changed(chance.choice(files), spoil)).plan
         inputs = [np.zeros(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.inputs]
-        Instance(shared(plan, device, True)).run(inputs)
+        Instance(create(plan, device, True)).run(inputs)
         outcomes.add("ran")
     except (plan_file.Damaged, native.NativeError) as error:
         outcomes.add(type(error).__name__)

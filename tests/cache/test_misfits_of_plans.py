@@ -265,7 +265,14 @@ def test_where_weights_lie() -> None:
     are zero."""
     sizes = {1: 8, 2: 100, 3: 64, 4: 4}  # by what fills them
     weights = tuple(
-        Weight((0, fill), 0, 128 * k, size, pack=partial(np.full, size, fill, np.uint8))
+        Weight(
+            (0, fill),
+            0,
+            128 * k,
+            size,
+            pack=partial(np.full, size, fill, np.uint8),
+            data=np.array(fill),
+        )
         for k, (fill, size) in enumerate(sizes.items())
     )
     buffers = Buffer("weights", 512), Buffer("pool", 4096), Buffer("uniforms", 256)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.cache import codec
-from tflgpu_plugin.ir import Array, Buffer, Pipeline, Plan, Symbols, Weight
+from tflgpu_plugin.ir import Array, Buffer, Forgotten, Pipeline, Plan, Symbols, Weight, contents
 from tflgpu_plugin.ir.digests import of_array
 
 DATA = np.arange(6, dtype=np.float64).reshape(2, 3)
@@ -60,20 +60,15 @@ def plan(**fields: Any) -> Plan:
     return replace(empty, **fields)
 
 
-def test_equal_plans_are_those_of_equal_parts_and_values() -> None:
+def test_equal_plans_are_those_of_equal_parts_but_for_values() -> None:
     one = Weight((5, "rows"), 0, 0, 24, data=DATA)
-    known = replace(one, data=None, digest=of_array(DATA))
-    other = replace(one, data=DATA + 1)
     base = plan(weights=(one,))
-    assert base.fingerprint() == plan(weights=(known,)).fingerprint() is not None
-    assert base.structure == plan(weights=(other,)).structure
-    assert base.fingerprint() != plan(weights=(other,)).fingerprint()
-    assert plan(weights=(one, replace(known, digest=None))).fingerprint() is None
+    assert base.structure == plan(weights=(replace(one, data=DATA + 1),)).structure
     changes = ({"uniforms": b"1"}, {"buffers": (Buffer("pool", 16),)},
                {"pipelines": (Pipeline("a", "b", "u"),)}, {"symbols": symbols()},
-               {"symbols": symbols(guards=[(1, 1)])})  # fmt: skip
-    prints = {plan(**change).fingerprint() for change in changes}
-    assert len(prints) == 5 and plan().fingerprint() not in prints
+               {"symbols": symbols(guards=[(1, 1)])}, {"weights": (one,)})  # fmt: skip
+    found = {plan(**change).structure for change in changes}
+    assert len(found) == 6 and plan().structure not in found
 
 
 def symbols(**changed: Any) -> Symbols:
@@ -104,21 +99,40 @@ def test_symbols_are_stored_with_their_plan() -> None:
     assert codec.decode(Plan, codec.encode(plan())).symbols is None
 
 
-def test_packings_know_tensors_by_their_values() -> None:
-    first = Weight((5, "rows"), 0, 16, 24, data=DATA)
-    moved = replace(first, key=(6, "rows"))
-    named = replace(first, key=("table", 1))
-    assert plan(weights=(first,)).packings() == plan(weights=(moved,)).packings()
-    assert plan(weights=(first,)).packings() == [(("rows",), of_array(DATA), 16, 24, False)]
-    assert plan(weights=(named,)).packings() == [(("table", 1), of_array(DATA), 16, 24, False)]
-    assert plan(weights=(replace(first, data=None),)).packings() is None
+def test_a_weight_is_known_by_its_values_and_layout_whatever_its_tensor() -> None:
+    one = Weight((5, "rows"), 0, 16, 24, data=DATA)
+    same = replace(one, key=(6, "rows"), buffer=1, offset=0)
+    stored = replace(one, data=None, digest=of_array(DATA))
+    assert one.identity == same.identity == stored.identity == one.forgotten().identity
+    others = ({"key": (5, "blocks")}, {"key": ("rows",), "half": True}, {"bytes": 12},
+              {"half": True}, {"data": DATA + 1}, {"data": DATA.reshape(3, 2)},
+              {"data": DATA.astype(np.float32)}, {"key": ("table", 1)})  # fmt: skip
+    assert len({one.identity, *(replace(one, **other).identity for other in others)}) == 8
+    with pytest.raises(ValueError, match="unknown"):
+        print(replace(one, data=None).identity)
+
+
+def test_contents_of_a_buffer_are_its_weights_their_places_and_origin() -> None:
+    one = Weight((5, "rows"), 0, 0, 24, data=DATA)
+    two = replace(one, offset=32)
+    moved = replace(two, offset=48)
+    found = [contents(some) for some in ([], [one], [two], [one, two], [one, moved])]
+    assert len({*found, contents([one], b"file"), contents([one], b"other")}) == 7
+    assert contents([replace(one, buffer=3)]) == contents([one])
+    some = plan(weights=(one, replace(one, buffer=2), two))
+    assert some.weights_by_buffer() == {0: [one, two], 2: [replace(one, buffer=2)]}
+
+
+def test_values_that_are_not_kept_cannot_be_packed() -> None:
+    left = plan(weights=(Weight((5, "rows"), 0, 0, 24, lambda: DATA, DATA),)).without_constants()
+    assert left.weights[0].data is None
+    with pytest.raises(Forgotten, match="no longer in memory"):
+        left.weights[0].image()
 
 
 def test_sizes_are_those_of_the_buffers() -> None:
-    buffers = tuple(Buffer(*each) for each in (("pool", 8), ("weights", 32), ("pool", 4)))
-    assert plan(buffers=buffers, tensor_bytes=99, least_bytes=7).sizes() == {
-        "weight_bytes": 32, "pool_bytes": 12, "tensor_bytes": 99, "least_bytes": 7,
-    }  # fmt: skip
+    made = plan(buffers=tuple(Buffer(*e) for e in (("pool", 8), ("weights", 32), ("pool", 4))))
+    assert (made.bytes_of("weights"), made.bytes_of("pool"), made.bytes_of("input")) == (32, 12, 0)
 
 
 def test_equal_code_has_an_equal_name() -> None:

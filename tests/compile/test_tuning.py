@@ -22,10 +22,10 @@ def kept(monkeypatch: pytest.MonkeyPatch, target: Target, faster: str) -> dict[s
     others."""
 
     def planned(graph: Any, target: Target) -> Any:
-        return SimpleNamespace(tuning=target.tuning, fingerprint=lambda: repr(target.tuning))
+        return SimpleNamespace(tuning=target.tuning, structure=repr(target.tuning))
 
     monkeypatch.setattr(tuning, "compiler", SimpleNamespace(compile=planned))
-    monkeypatch.setattr(tuning, "shared", lambda plan, device, own: plan)
+    monkeypatch.setattr(tuning, "create", lambda plan, device, own: plan)
     monkeypatch.setattr(tuning, "Instance", lambda plan: plan)
     monkeypatch.setattr(tuning, "fastest_run", lambda plan: 1.0 if faster in plan.tuning else 2.0)
     return tuning.best_settings(None, None, target)  # type: ignore[arg-type]

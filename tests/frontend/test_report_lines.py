@@ -8,6 +8,7 @@ from dataclasses import replace
 from tflgpu_plugin.frontend.reports import (
     CPU,
     GPU,
+    MemoryReport,
     NodeReport,
     PartitionReport,
     Report,
@@ -17,8 +18,8 @@ from tflgpu_plugin.ir import Refusal
 
 ONE = PartitionReport(
     number=1, nodes=(0,), live=True, runs=0, host_runs=0, failures=0, uploaded_bytes=0,
-    downloaded_bytes=0, device_inputs=0, milliseconds=0.0, weight_bytes=4096, pool_bytes=8,
-    tensor_bytes=16, least_bytes=8, dispatches=1,
+    downloaded_bytes=0, device_inputs=0, milliseconds=0.0, tensor_bytes=16, least_bytes=8,
+    memory=MemoryReport(4096, 8, 300), dispatches=1,
 )  # fmt: skip
 
 
@@ -31,6 +32,24 @@ def test_nothing_is_told_of_a_run_that_has_not_been() -> None:
         "partition 1: 1 node, 1 dispatch, 0 runs, 4,096 bytes of weights, 8 of tensors "
         "(16 without sharing, 8 at least), 0 sent, 0 fetched"
     )
+
+
+def test_memory_is_told_by_what_it_is_for() -> None:
+    held, all_held = MemoryReport(4096, 8, 300, staging=4), MemoryReport(8192, 16, 600, 1, 2, 3)
+    report = Report(None, (), (ONE,), held, all_held)
+    assert str(report).splitlines()[2] == (
+        "  memory: 4,408 bytes on the GPU (weights 4,096, pools 8, ports 300, staging 4); "
+        "the process has 8,814"
+    )
+    assert str(MemoryReport()) == "0 bytes on the GPU"
+    found = json.loads(report.to_json())
+    assert (found["weight_bytes"], found["pool_bytes"]) == (4096, 8)
+    assert found["partitions"][0]["memory"]["ports"] == 300
+    assert found["partitions"][0]["weight_bytes"] == 4096 == ONE.weight_bytes
+    assert found["partitions"][0]["pool_bytes"] == 8 == ONE.pool_bytes
+    assert found["memory"] == {"weights": 4096, "pools": 8, "ports": 300, "uniforms": 0,
+                               "staging": 4, "tensors": 0}  # fmt: skip
+    assert found["process_memory"]["tensors"] == 3
 
 
 def test_one_and_several() -> None:

@@ -56,7 +56,7 @@ def let_go() -> Iterator[None]:
 
 
 def buffer(of: Any, size: int = SIZE, usage: int = STORAGE | COPIED) -> Any:
-    made = native.call(native.lib.tg_buffer_create, of, size, usage)
+    made = native.call(native.lib.tg_buffer_create, of, size, usage, native.lib.TG_POOL)
     return native.ffi.gc(made, native.lib.tg_buffer_release)
 
 
@@ -320,7 +320,7 @@ def test_bytes_outside_of_a_buffer_are_refused(spec: Spec, usage: int) -> None:
     write(made, values)
     write(made, values[:2] + 100, SIZE - 8)
     write(made, values[:0], SIZE)
-    native.call(native.lib.tg_buffer_filled, made)
+    native.call(native.lib.tg_buffer_filled, made, native.ffi.NULL)
     found = read(spec, made, SIZE - 2)
     wanted = np.uint32([*values[:14], 100, 101]).view(np.uint8)[: SIZE - 2]
     np.testing.assert_array_equal(found, wanted)

@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from hashlib import sha256
 from io import SEEK_END
 from math import prod
 from typing import Any, BinaryIO
@@ -159,13 +158,13 @@ class Contents:
         return Stored(key, plan, tuning, segment.extra, arrays, some)
 
     def _weights(
-        self, plan: Plan, names: Sequence[str], digests: Sequence[str | None]
+        self, plan: Plan, names: Sequence[str], digests: Sequence[str]
     ) -> Iterator[Weight]:
         for weight, name, digest in zip(plan.weights, names, digests, strict=True):
             _, image = self.images[name]
             _require(len(image) == weight.bytes, "a weight")
             pack = partial(_same, np.frombuffer(image, np.uint8))
-            yield replace(weight, pack=pack, digest=bytes.fromhex(digest) if digest else None)
+            yield replace(weight, pack=pack, digest=bytes.fromhex(digest))
 
 
 def write(
@@ -180,13 +179,13 @@ def write(
     """Writes a segment to an empty stream that supports reading and seeking, and packs one weight
     at a time. It goes behind segments that have the weights with the names `known`. `extra` maps
     names to JSON values."""
-    arrays, names = arrays or {}, [*_names(plan)]
+    arrays, names = arrays or {}, [weight.identity.hex() for weight in plan.weights]
     new = {n: w for n, w in zip(names, plan.weights, strict=True) if n not in known}
     header = {
         "key": dict(key),
         "tuning": dict(tuning),
         "plan": codec.encode(plan),
-        "digests": [digest.hex() if digest else None for digest in plan.digests],
+        "digests": [weight.values.hex() for weight in plan.weights],
         "names": names,
         "images": [[name, weight.bytes] for name, weight in new.items()],
         "extra": dict(extra or {}),
@@ -265,16 +264,6 @@ def _segment(data: memoryview) -> tuple[Segment, int]:
         raise Damaged("its header is not valid")
     end = start + body_bytes
     return Segment(header, data[start:end], sums), end
-
-
-def _names(plan: Plan) -> Iterator[str]:
-    """Yields the name of each weight: equal names mean equal bytes. It follows from the values that
-    the weight is packed from; where their digest is unknown, from the bytes."""
-    for weight, digest in zip(plan.weights, plan.digests, strict=True):
-        known = digest or sha256(weight.image().data).digest()
-        key = weight.key[1:] if isinstance(weight.key[0], int) else weight.key
-        named = repr((key, known, weight.bytes, weight.half))
-        yield sha256(named.encode()).hexdigest()[:32]
 
 
 def _texts(value: Any) -> dict[str, str]:

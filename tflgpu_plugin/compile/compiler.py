@@ -23,6 +23,7 @@ from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, S
 from tflgpu_plugin.passes import pipeline
 
 VECTOR = 16  # bytes of a vec4
+OWN_BUFFER = 1 << 16  # bytes from which a constant has a buffer of its own
 ZEROS = 16  # vec4 of padding before the tensors of a pool, at least a cache line
 ALL_LANES = 0xFFFF_FFFF
 UNIFORMS = 0  # the number of the buffer of uniforms
@@ -250,8 +251,8 @@ class Assembly:
         return next((node for node in self.graph.nodes if raw.tensor in node.reads), None)
 
     def _place_weights(self) -> None:
-        """Places constants one after another, in a new buffer where the binding limit would be
-        exceeded."""
+        """Places constants. Large ones have buffers of their own, which other plans can share;
+        others are one after another, in a new buffer where the binding limit would be exceeded."""
         limit, end, number = self.low.target.storage_bytes, 0, -1
         for launch in self.low.launches:
             for _, raw in launch.operands:
@@ -269,13 +270,17 @@ class Assembly:
                 if low is not None:
                     size, pack = source.vectors * 4, partial(precision.bytes_from, source.pack, low)
                 end = -(-end // self._aligned) * self._aligned
-                if number < 0 or end + size > limit:
-                    number, end = self._buffer("weights", 0), 0
+                if size >= OWN_BUFFER:
+                    where = self._buffer("weights", size), 0
+                else:
+                    if number < 0 or end + size > limit:
+                        number, end = self._buffer("weights", 0), 0
+                    where = number, end
+                    end += -(-size // VECTOR) * VECTOR
+                    self.buffers[number] = Buffer("weights", end)
                 self.weights[source.key] = Weight(
-                    _plain(name), number, end, size, pack, source.data, half=half
+                    _plain(name), *where, size, pack, source.data, half=half
                 )
-                end += -(-size // VECTOR) * VECTOR
-                self.buffers[number] = Buffer("weights", end)
 
     def _place_symbolic(self, source: Constant) -> None:
         """Places a constant of symbolic integers behind the uniforms, which are written again when

@@ -52,9 +52,6 @@ def observations(graph: Graph, target: Target) -> Iterator[Observation]:
     rewritten = pipeline.run(graph, target)
     made = _Observing(graph, rewritten, lower(rewritten, target))
     plan = made.plan()
-    known = zip(plan.weights, plan.digests, strict=True)
-    # Digests once, so that a program takes over the weights of another.
-    plan = replace(plan, weights=tuple(replace(w, digest=digest) for w, digest in known))
     for one in made.written():
         try:
             yield made.observed(plan, one)

@@ -25,11 +25,9 @@ from tflgpu_plugin.ir.plan import (
     GUARDS,
     WORDS,
     Buffer,
-    Digest,
     Plan,
     Port,
     Symbols,
-    forgotten,
 )  # fmt: skip
 from tflgpu_plugin.ir.polynomial import Atom, Guard, Terms
 from tflgpu_plugin.ir.symbolic import Word
@@ -107,15 +105,9 @@ class Template:
         """Whether the plan holds for these values of the symbols, possibly with larger buffers."""
         return Values(self.trace, symbols).hold(self.trace.conditions)
 
-    def forget_constants(self, digests: Sequence[Digest | None]) -> None:
-        """Releases the values of constants in host memory, after a program of this template has
-        copied them to the device. `digests` identify them."""
-        plan = self.plan
-        weights = tuple(
-            replace(weight, digest=digest, pack=forgotten, data=None)
-            for weight, digest in zip(plan.weights, digests, strict=True)
-        )
-        self.plan = replace(plan, weights=weights)
+    def forget_constants(self) -> None:
+        """Releases the values of constants in host memory, after they were copied to the device."""
+        self.plan = self.plan.without_constants()
 
     def settled(
         self, symbols: Mapping[int, int], rooms: Sequence[Mapping[int, int]], places: Places

@@ -21,7 +21,7 @@ from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import NUMPY_DTYPES, Graph, Target, dump
 from tflgpu_plugin.runtime.pipelines import PipelineError
-from tflgpu_plugin.runtime.program import Instance, shared
+from tflgpu_plugin.runtime.program import Instance, create
 
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.device import Device
@@ -75,7 +75,7 @@ def best(graph: Graph, device: Device, target: Target) -> Target:
 def best_settings(graph: Graph, device: Device, target: Target) -> dict[str, str]:
     """Returns the fastest settings, found by adding one at a time to the fastest so far."""
     chosen: dict[str, str] = {}
-    fastest, plans = float("inf"), set[bytes | None]()
+    fastest, plans = float("inf"), set[bytes]()
     end = time.monotonic() + MAX_TUNING_SECONDS
     for settings in SOFTWARE if target.software else GPU:
         if "half" in settings and not target.half:
@@ -85,11 +85,10 @@ def best_settings(graph: Graph, device: Device, target: Target) -> dict[str, str
             break
         try:
             plan = compiler.compile(graph, replace(target, tuning=tried))
-            key = plan.fingerprint()
-            if key in plans:
+            if plan.structure in plans:
                 continue
-            plans.add(key)
-            taken = fastest_run(Instance(shared(plan, device, True)))
+            plans.add(plan.structure)
+            taken = fastest_run(Instance(create(plan, device, True)))
         except (Unsupported, PipelineError, native.NativeError):
             continue
         if taken < fastest * MIN_TUNING_GAIN:

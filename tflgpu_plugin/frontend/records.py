@@ -1,8 +1,8 @@
 """The state of every frontend: the objects that its host made of ours (delegates, sessions), the
 claims of each graph, the native objects that run the partitions, and the counters for reports.
 
-Hosts free their objects without calling Python; native code counts that. `Records.sweep` then frees
-a partition's device memory and keeps its counters."""
+Hosts free their objects without calling Python, and with these the memory on the device, which only
+native code holds. `Records.sweep` then frees what Python keeps of a partition, but its counters."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tflgpu_plugin.frontend.reports import (
     GPU,
     REVERTED,
     AdapterReport,
+    MemoryReport,
     NodeReport,
     PartitionReport,
     Report,
@@ -67,7 +68,8 @@ class PlacedPartition:
         plan = self.partition.instance.plan
         self.number = self.partition.number
         kernels = tuple(pipeline.name for pipeline in plan.pipelines)
-        self.planned = {"dispatches": len(plan.dispatches), "kernels": kernels, **plan.sizes()}
+        sizes = {"tensor_bytes": plan.tensor_bytes, "least_bytes": plan.least_bytes}
+        self.planned = {"dispatches": len(plan.dispatches), "kernels": kernels, **sizes}
 
     def counted(self, handle: Any) -> Any:
         """Returns the counters of the native object (tg_partition_state)."""
@@ -79,10 +81,6 @@ class PlacedPartition:
         """Returns the partition's graph for these input shapes. Raises BuildError with a
         sentence."""
         raise NotImplementedError
-
-    def ready(self, partition: Partition, given: tuple[Shape, ...]) -> Instance | None:
-        """Returns the instance for these input shapes if it has been built, else None."""
-        return None
 
     @property
     def described(self) -> object:
@@ -98,7 +96,7 @@ class PlacedPartition:
         try:
             if partition is None:
                 raise BuildError((), self.closed)
-            instance = self.ready(partition, given) or self._stored(partition, given)
+            instance = self._stored(partition, given)
             if instance is None and self._build_symbolic(partition, handle, given):
                 return
             if instance is None:
@@ -129,7 +127,7 @@ class PlacedPartition:
                         reshaping.recall(*stored_shapes.read(partition, self._source or ""))
                 if (found := reshaping.stored.pop(place, None)) is None:
                     return None
-                return partition.built(found.plan, None, found.check)
+                return partition.built(found.plan, found.check)
             except (BuildError, ArithmeticError, KeyError, TypeError, ValueError) as error:
                 partition.refuse_stored(str(error))
                 return None
@@ -149,7 +147,7 @@ class PlacedPartition:
                 except BuildError:  # too large for this device
                     found.shrink()
                     instance = self._settled(partition, found)
-                found.made_on_the_device(instance.program)
+                found.template.forget_constants()
                 self.add(handle, lists.of(found.made), instance.output_shapes, instance)
             except Exception as error:
                 log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
@@ -182,12 +180,12 @@ class PlacedPartition:
         plan = found.template.settled(found.symbols, found.rooms, found.places)
         if found.stored:
             plan_file.check(plan)
-        instance = partition.built(plan, found.program)
+        instance = partition.built(plan)
         if self._source and not found.stored:
             found.stored = True
             with suppress(TypeError):  # it has parts that cannot be stored
                 extra = stored_shapes.template_place(self._source, found)
-                partition.store(replace(plan, symbols=None), instance.program, extra)
+                partition.store(replace(plan, symbols=None), extra)
         return instance
 
     @property
@@ -199,8 +197,8 @@ class PlacedPartition:
     def add(
         self, handle: Any, given: Sequence[Shape], made: Sequence[Shape], found: Instance | str
     ) -> None:
-        """Gives the native object its plan for these input shapes, or the reason why there is none.
-        `made` are the outputs' shapes, which may be known even where there is no plan."""
+        """Hands its plan for these input shapes over to the native object, or the reason why there
+        is none. `made` are the outputs' shapes, which may be known even where there is no plan."""
         ffi = native.ffi
         inputs, outputs = (ffi.new("int32_t[]", flat(shapes)) for shapes in (given, made))
         spec = ffi.new("tg_plan_spec *")
@@ -211,6 +209,8 @@ class PlacedPartition:
         symbols = ffi.NULL if isinstance(found, str) else native_symbols(found.plan)
         spec.symbols = symbols
         native.call(native.lib.tg_partition_add, ffi.cast("tg_partition *", handle), spec)
+        if not isinstance(found, str):
+            found.release()
 
     def fell_back(self, reason: str, host: str) -> None:
         """Warns, once for each reason, that a run used the kernels of `host`."""
@@ -234,7 +234,7 @@ class PlacedPartition:
         return bool(state.times_freed) and not state.live
 
     def release(self) -> None:
-        """Frees the device memory that Python holds, and the native object."""
+        """Releases the native object, and what plans for other shapes are made of."""
         self.final = self.state()
         self.partition, self.handle, self.reshaping = None, None, Reshaping()
 
@@ -250,9 +250,26 @@ class PlacedPartition:
             graph=graph,
             live=bool(state.live),
             milliseconds=state.last_nanoseconds / 1e6,
+            memory=memory([self]),
             **self.planned,
             **counted,
         )
+
+
+def memory(placed: Iterable[PlacedPartition]) -> MemoryReport:
+    """Returns the memory on the device that the plans of these partitions hold."""
+    ffi, found = native.ffi, native.ffi.new("tg_memory *")
+    handles = [handle for one in placed if (handle := one.handle) is not None]
+    array = ffi.new("tg_partition *[]", [ffi.cast("tg_partition *", one) for one in handles])
+    native.lib.tg_partitions_get_memory(array, len(handles), found)
+    return MemoryReport(*found.bytes)
+
+
+def process_memory() -> MemoryReport:
+    """Returns the memory on the device that the process holds."""
+    found = native.ffi.new("tg_memory *")
+    native.lib.tg_memory_get(found)
+    return MemoryReport(*found.bytes)
 
 
 Placed = TypeVar("Placed", bound=PlacedPartition)
@@ -314,7 +331,10 @@ class Client(Generic[Record]):
             first = len(partitions) + 1
             partitions += [one.report(number, first + k) for k, one in enumerate(placed)]
         shown = {f.name: getattr(self.adapter, f.name) for f in fields(AdapterReport)}
-        return Report(AdapterReport(**shown), tuple(nodes), tuple(partitions))
+        held = memory(one for graph in self.graphs for one in graph.placed)
+        return Report(
+            AdapterReport(**shown), tuple(nodes), tuple(partitions), held, process_memory()
+        )
 
 
 Owner = TypeVar("Owner", bound=Client[Any])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
 from tflgpu_plugin.frontend.callers import PerCaller
@@ -56,15 +56,39 @@ class NodeReport:
 
 
 @dataclass(frozen=True)
+class MemoryReport:
+    """Bytes of buffers on the device: packed weights, pools for tensors between kernels, inputs,
+    outputs and variables (`ports`), the parameters of kernels (`uniforms`), buffers through which
+    the host reads and writes others (`staging`), and `tensors` that the host keeps on the GPU.
+    Weights that several partitions or sessions share are there, and counted, once."""
+
+    weights: int = 0
+    pools: int = 0
+    ports: int = 0
+    uniforms: int = 0
+    staging: int = 0
+    tensors: int = 0
+
+    @property
+    def total(self) -> int:
+        """Returns the sum."""
+        return sum(astuple(self))
+
+    def __str__(self) -> str:
+        parts = [f"{name} {size:,}" for name, size in asdict(self).items() if size]
+        return f"{self.total:,} bytes on the GPU" + (f" ({', '.join(parts)})" if parts else "")
+
+
+@dataclass(frozen=True)
 class PartitionReport:
     """A partition: nodes that run as one step. They are numbered from 1 in the order in which
     they run; `key` identifies the partition in the process. Bytes and runs are counted since it was
     made: `runs` on the GPU, `host_runs` on the host's own kernels where the GPU could not,
     `failures` that gave no result. `milliseconds` is the wall time of its last run on the GPU;
     `device_inputs` counts inputs that came from another partition without leaving the device.
-    `weight_bytes` and `pool_bytes` are device memory of its first plan, `tensor_bytes` what the
-    tensors in the pools would need without sharing and `least_bytes` what any way of sharing needs;
-    `dispatches` how many kernels that launches per run, `kernels` the names of its pipelines: equal
+    `memory` is what its plans hold on the device; of its first plan, `tensor_bytes` are what the
+    tensors in the pools would need without sharing, `least_bytes` what any way of sharing needs,
+    `dispatches` how many kernels a run launches, `kernels` the names of its pipelines: equal
     names are the same WGSL."""
 
     number: int
@@ -77,14 +101,23 @@ class PartitionReport:
     downloaded_bytes: int
     device_inputs: int
     milliseconds: float
-    weight_bytes: int
-    pool_bytes: int
     tensor_bytes: int
     least_bytes: int
+    memory: MemoryReport
     graph: int = 0
     kernels: tuple[str, ...] = ()
     dispatches: int = 0
     key: int = field(default=0, repr=False)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Returns the bytes of weights on the device, also of those shared with others."""
+        return self.memory.weights
+
+    @property
+    def pool_bytes(self) -> int:
+        """Returns the bytes of the pools for tensors between kernels."""
+        return self.memory.pools
 
 
 @dataclass(frozen=True)
@@ -112,11 +145,14 @@ class TensorReport:
 @dataclass(frozen=True)
 class Report:
     """The report of one delegate or session, with `tensors` where its host may keep these on the
-    GPU."""
+    GPU. `memory` is what its partitions hold on the device, `process_memory` what the process
+    holds."""
 
     adapter: AdapterReport | None
     nodes: tuple[NodeReport, ...] = ()
     partitions: tuple[PartitionReport, ...] = ()
+    memory: MemoryReport = MemoryReport()
+    process_memory: MemoryReport = MemoryReport()
     tensors: TensorReport | None = None
 
     def count(self, where: str) -> int:
@@ -125,13 +161,13 @@ class Report:
 
     @property
     def weight_bytes(self) -> int:
-        """Returns the bytes of device memory of all packed weights."""
-        return sum(partition.weight_bytes for partition in self.partitions)
+        """Returns the bytes of all packed weights on the device."""
+        return self.memory.weights
 
     @property
     def pool_bytes(self) -> int:
-        """Returns the bytes of device memory of all tensors between kernels."""
-        return sum(partition.pool_bytes for partition in self.partitions)
+        """Returns the bytes of all pools for tensors between kernels."""
+        return self.memory.pools
 
     @property
     def runs(self) -> int:
@@ -152,8 +188,8 @@ class Report:
     def to_json(self) -> str:
         """Returns the report as a JSON object, totals included."""
         totals = {name: self.count(name) for name in (GPU, CPU, REVERTED)}
-        memory = {"weight_bytes": self.weight_bytes, "pool_bytes": self.pool_bytes}
-        partitions = [asdict(partition) for partition in self.partitions]
+        memory = _sizes(self)
+        partitions = [asdict(partition) | _sizes(partition) for partition in self.partitions]
         for partition in partitions:
             del partition["key"]
         found = asdict(self) | {"partitions": partitions, "totals": totals} | memory
@@ -161,9 +197,11 @@ class Report:
 
     def __str__(self) -> str:
         tensors = [str(self.tensors)] if self.tensors and self.tensors.bytes else []
-        return "\n".join(
-            [self._summary(), *map(_partition_line, self.partitions), *tensors, *self._reasons()]
-        )
+        lines = [self._summary(), *map(_partition_line, self.partitions), self._memory()]
+        return "\n".join([*lines, *tensors, *self._reasons()])
+
+    def _memory(self) -> str:
+        return f"  memory: {self.memory}; the process has {self.process_memory.total:,}"
 
     def _summary(self) -> str:
         adapter = (
@@ -181,6 +219,10 @@ class Report:
         return [
             f"  on the CPU: {count} x {op}: {reason}" for (op, reason), count in counted.items()
         ]
+
+
+def _sizes(one: Report | PartitionReport) -> dict[str, int]:
+    return {"weight_bytes": one.weight_bytes, "pool_bytes": one.pool_bytes}
 
 
 def _partition_line(one: PartitionReport) -> str:

@@ -20,7 +20,6 @@ from tflgpu_plugin.ir.extent import EXTENTS, Trace
 if TYPE_CHECKING:
     from tflgpu_plugin.cache.plan_file import Stored
     from tflgpu_plugin.compile.template import Template
-    from tflgpu_plugin.runtime.program import Program
 
 Flat = tuple[int, ...]  # for each input its rank and extents, then for each run value its numbers
 Limits = Mapping[int, tuple[int, int]]  # least and largest value of a symbol, by its position
@@ -57,23 +56,15 @@ class Lists:
 class Symbolic:
     """A template made for the shapes `made`. Its symbols are at `places`: (position in the flat
     list, symbol). Its buffers suffice for each of `rooms`, which are values of the symbols, the
-    newest first. `newest` are the values of the latest run that needed a plan; `program` is the
-    program that was built last. `stored`: a cache has the template."""
+    newest first. `newest` are the values of the latest run that needed a plan. `stored`: a cache
+    has the template."""
 
     made: Flat
     places: tuple[tuple[int, int], ...]
     template: Template
     rooms: list[dict[int, int]]
     newest: dict[int, int]
-    program: Program | None = None
     stored: bool = False
-
-    def made_on_the_device(self, program: Program) -> None:
-        """Remembers a program of the template. Since the device holds the constants then, their
-        values in host memory may be freed."""
-        if self.program is None:
-            self.template.forget_constants(program.digests)
-        self.program = program
 
     @property
     def symbols(self) -> dict[int, int]:

@@ -219,7 +219,7 @@ def _compared(
 ) -> Agreement:
     """Returns the comparison of an observed tensor; it disagrees where the run fails."""
     device, plan = part.partition.device, seen.plan
-    program = Program(plan, device.handle, device.pipelines, part.instance.program)
+    program = Program(plan, device.handle, device.pipelines)
     inputs = [_as_port(known[port.tensor][0], port.dtype) for port in plan.inputs]
     states = [np.zeros(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.states]
     name = _named(part.graph, seen)

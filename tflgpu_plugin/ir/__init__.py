@@ -15,7 +15,7 @@ from tflgpu_plugin.ir.host_op import (
     ROLES, Condition, HostOp, Operand, asks, needs, operands, table,
 )  # fmt: skip
 from tflgpu_plugin.ir.plan import (
-    Buffer, Dispatch, Pack, Pipeline, Plan, Port, Symbols, Weight, forgotten,
+    Buffer, Dispatch, Forgotten, Pack, Pipeline, Plan, Port, Symbols, Weight, contents,
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import (
     COUNTS, EVEN, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, STORED, Levels, alike, fixed_point,
@@ -49,6 +49,7 @@ __all__ = [
     "Dispatch",
     "Editor",
     "EpilogueOp",
+    "Forgotten",
     "Geometry",
     "Graph",
     "HostOp",
@@ -73,10 +74,10 @@ __all__ = [
     "alike",
     "asks",
     "code_of",
+    "contents",
     "counts",
     "dump",
     "fixed_point",
-    "forgotten",
     "from_front",
     "geometry",
     "integer",

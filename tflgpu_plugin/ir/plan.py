@@ -4,7 +4,7 @@ and no device."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import sha256
 
@@ -45,9 +45,13 @@ class Buffer:
 Pack = Callable[[], Array | Iterable[Array]]
 
 
+class Forgotten(ValueError):
+    """The values of a constant are no longer in memory."""
+
+
 def forgotten() -> Array:
-    """The `pack` of a weight whose values are no longer available; raises ValueError."""
-    raise ValueError("The values of this program's constants are no longer in memory.")
+    """The `pack` of a weight whose values are no longer available; raises Forgotten."""
+    raise Forgotten("The values of this program's constants are no longer in memory.")
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,26 @@ class Weight:
     digest: Digest | None = field(default=None, compare=False, repr=False)
     half: bool = False
 
+    @cached_property
+    def values(self) -> Digest:
+        """Returns the digest of `data`. Raises ValueError where it is unknown."""
+        if self.digest is not None:
+            return self.digest
+        if self.data is None:
+            raise ValueError(f"the values of constant {self.key} are unknown")
+        return of_array(self.data)
+
+    @cached_property
+    def identity(self) -> Digest:
+        """Returns a digest that is equal for weights with equal packed bytes, whatever their tensor
+        is. Raises ValueError."""
+        how = self.key[1:] if isinstance(self.key[0], int) else self.key
+        return sha256(repr((how, self.bytes, self.half)).encode() + self.values).digest()
+
+    def forgotten(self) -> Weight:
+        """Returns the weight without its values."""
+        return replace(self, pack=forgotten, data=None, digest=self.values)
+
     def pieces(self) -> Iterator[Array]:
         """Yields the bytes for the device piece by piece (uint8, one-dimensional). Raises
         ValueError when their number is not `bytes`."""
@@ -82,6 +106,16 @@ class Weight:
     def image(self) -> Array:
         """Returns all bytes in one array. Raises ValueError."""
         return np.concatenate(list(self.pieces()))
+
+
+def contents(weights: Iterable[Weight], origin: bytes = b"") -> Digest:
+    """Returns a digest that is equal for buffers that hold the same bytes: those of these weights,
+    whose digests are claimed by `origin` (empty for those that this process has computed). Raises
+    ValueError."""
+    digest = sha256(origin)
+    for weight in weights:
+        digest.update(b"%d " % weight.offset + weight.identity)
+    return digest.digest()
 
 
 @dataclass(frozen=True)
@@ -203,44 +237,16 @@ class Plan:
         tables = self.symbols.digest if self.symbols else b""
         return sha256(repr(shape).encode() + self.uniforms + tables).digest()
 
-    def fingerprint(self) -> bytes | None:
-        """Returns a digest that is equal for plans that build the same program, constants' values
-        included; None when a value is unknown."""
-        digest = sha256(self.structure)
-        for found in self.digests:
-            if found is None:
-                return None
-            digest.update(found)
-        return digest.digest()
+    def weights_by_buffer(self) -> dict[int, list[Weight]]:
+        """Returns the weights in each buffer that has some, by its number."""
+        found: dict[int, list[Weight]] = {}
+        for weight in self.weights:
+            found.setdefault(weight.buffer, []).append(weight)
+        return found
 
-    @cached_property
-    def digests(self) -> tuple[bytes | None, ...]:
-        """Returns the digest of each weight's value; None where it is unknown."""
-        return tuple(
-            weight.digest
-            if weight.digest is not None or weight.data is None
-            else of_array(weight.data)
-            for weight in self.weights
-        )
-
-    def packings(self) -> list[tuple[object, ...]] | None:
-        """Returns (key without tensor id, digest, offset, bytes, half) of each weight, equal
-        for plans with equal packed weights, or None when a digest is unknown."""
-        if None in self.digests:
-            return None
-        return [
-            (w.key[1:] if isinstance(w.key[0], int) else w.key, digest, w.offset, w.bytes, w.half)
-            for w, digest in zip(self.weights, self.digests, strict=True)
-        ]
-
-    def sizes(self) -> dict[str, int]:
-        """Returns sizes of weights and pools, and of pools without sharing and at the minimum."""
-        return {
-            "weight_bytes": self.bytes_of("weights"),
-            "pool_bytes": self.bytes_of("pool"),
-            "tensor_bytes": self.tensor_bytes,
-            "least_bytes": self.least_bytes,
-        }
+    def without_constants(self) -> Plan:
+        """Returns the plan without the values of its constants, which can no longer be packed."""
+        return replace(self, weights=tuple(weight.forgotten() for weight in self.weights))
 
     def bytes_of(self, role: str) -> int:
         return sum(buffer.bytes for buffer in self.buffers if buffer.role == role)

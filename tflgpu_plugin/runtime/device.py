@@ -10,7 +10,6 @@ from typing import Any
 
 from tflgpu_plugin import native
 from tflgpu_plugin.ir import Target
-from tflgpu_plugin.registry import KeyLocks, WeakCache
 from tflgpu_plugin.runtime.pipelines import Pipelines
 
 
@@ -45,16 +44,13 @@ class AdapterInfo:
 
 @dataclass
 class Device:
-    """An open device: the native handle, and the target the compiler plans for. Programs share
-    `pipelines`, and equal plans share a program for as long as somebody uses it; threads that build
-    equal structures take `turns`, so that the second one finds the program of the first."""
+    """An open device: the native handle, the target the compiler plans for, and the `pipelines`,
+    which its programs share."""
 
     info: AdapterInfo
     handle: Any
     target: Target
     pipelines: Pipelines = field(default_factory=Pipelines)
-    programs: WeakCache[bytes, Any] = field(default_factory=WeakCache)
-    turns: KeyLocks[bytes] = field(default_factory=KeyLocks)
 
     def helper(self) -> Callable[[], Any] | None:
         """Returns a function that opens a second device to compile on, where that helps: where the

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin import native, threads
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Plan, Weight, forgotten
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Buffer, Plan, Weight, contents
+from tflgpu_plugin.registry import KeyLocks
 from tflgpu_plugin.runtime import pipelines
 from tflgpu_plugin.runtime.device import Device
 from tflgpu_plugin.runtime.pipelines import Pipelines
@@ -28,7 +29,9 @@ USAGE = {
     "state": STORAGE | COPY_SRC | COPY_DST | HOST_READ,
     "check": STORAGE | COPY_SRC | COPY_DST,
 }
+KINDS = {"weights": "WEIGHTS", "uniforms": "UNIFORMS", "pool": "POOL", "check": "POOL"}  # TG_*
 NAN_WORD = 0x7FC0_0000
+_turns: KeyLocks[bytes] = KeyLocks()  # of threads that make equal weights
 SYMBOL_TABLES = {  # of Symbols, and the types of their rows
     "places": "tg_place", "constants": "int64_t", "formulas": "tg_formula", "guards": "tg_guard",
     "words": "tg_word", "groups": "tg_group", "sizes": "tg_size", "extents": "tg_place",
@@ -40,10 +43,9 @@ def _owned(handle: Any, release: str) -> Any:
 
 
 def create_buffer(device: Any, size: int, role: str) -> Any:
-    lib = native.lib
-    return _owned(
-        native.call(lib.tg_buffer_create, device, max(16, size), USAGE[role]), "tg_buffer_release"
-    )
+    kind = getattr(native.lib, f"TG_{KINDS.get(role, 'PORT')}")
+    made = native.call(native.lib.tg_buffer_create, device, max(16, size), USAGE[role], kind)
+    return _owned(made, "tg_buffer_release")
 
 
 def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
@@ -51,53 +53,36 @@ def write_buffer(buffer: Any, offset: int, data: bytes | Array) -> None:
     native.call(native.lib.tg_buffer_write, buffer, offset, view, len(view))
 
 
-def shared(
+def create(
     plan: Plan,
     device: Device,
     warm: bool = False,
-    sibling: Program | None = None,
     check: Callable[[], None] | None = None,
+    origin: bytes = b"",
 ) -> Program:
-    """Returns the device's existing program for an equal plan (with equal constants), or a new one.
-    The driver compiles while constants are compared, packed and uploaded. They are hashed first
-    only where there is a program that may be equal. Raises PipelineError, native.NativeError, or
-    the error of `check`, which tests whether plan and constants may be used."""
+    """Returns a new program. The driver compiles while constants are packed and uploaded. `origin`:
+    see Program. Raises PipelineError, native.NativeError, or the error of `check`, which tests
+    whether plan and constants may be used."""
     compiling = pipelines.begin(
         plan.pipelines, device.handle, device.pipelines, warm, device.helper()
     )
-
-    hashing = threads.begin(plan.fingerprint, "hash")
-
-    def made() -> list[Any]:
-        if check:
-            check()  # it waits for work that was begun before
-        hashing.wait()  # the program asks for the digests next
-        return compiling()
-
+    checking = threads.begin(check, "check") if check else None
     try:
-        with device.turns.of(plan.structure):
-            alike = any(living.structure == plan.structure for living in device.programs.values())
-            if sibling:
-                hashing.wait()
-            program = device.programs.get(hashing() or b"") if alike else None
-            if program is None:
-                program = Program(plan, device.handle, device.pipelines, sibling, made)
-                if key := hashing():
-                    device.programs.put(key, program)
-            else:
-                made()
+        return Program(plan, device.handle, device.pipelines, compiling, checking, origin)
     finally:
         compiling.wait()  # nothing goes on after an error
-        hashing.wait()
-    return program
+        if checking:
+            checking.wait()
 
 
 class Program:
-    """A plan's pipelines, and its weights on the device.
+    """A plan's pipelines, and its weights on the device. Programs share pipelines of the same code,
+    and weights of the same bytes, for as long as one of their instances exists. The values of
+    the plan's constants are not kept.
 
-    `shared_pipelines` is a cache for the programs of one device; `sibling` is a program of the same
-    partition for other shapes, whose weights are used again when they are packed alike; `compiling`
-    waits for the pipelines, when somebody makes them already. Raises PipelineError or
+    `shared_pipelines` is a cache for the programs of one device. `compiling` waits for the
+    pipelines, when somebody makes them already, and `checking` until the constants may be used.
+    Weights are shared only with programs of the same `origin`. Raises PipelineError or
     native.NativeError."""
 
     def __init__(
@@ -105,49 +90,45 @@ class Program:
         plan: Plan,
         device: Any,
         shared_pipelines: Pipelines | None = None,
-        sibling: Program | None = None,
         compiling: Callable[[], list[Any]] | None = None,
+        checking: Callable[[], None] | None = None,
+        origin: bytes = b"",
     ) -> None:
-        self.plan, self.device, self.structure = plan, device, plan.structure
+        self.device, self.checking, self.origin = device, checking or (lambda: None), origin
         cache = shared_pipelines or Pipelines()
-        self.weights = self._adopt(sibling) or self._upload()
+        self.weights = self._weights(plan)
+        self.checking()
         made = compiling() if compiling else None
         self.pipelines = made or pipelines.make(plan.pipelines, device, cache, False)
-        self.packings, self.digests = plan.packings(), plan.digests
+        self.plan = plan.without_constants()
 
-    def forget_constants(self) -> None:
-        """Releases the constants' values on the host; the device has them."""
-        weights = tuple(replace(w, pack=forgotten, data=None) for w in self.plan.weights)
-        self.plan = replace(self.plan, weights=weights)
+    def _weights(self, plan: Plan) -> dict[int, Any]:
+        """Returns the buffers of weights by their numbers."""
+        held, found = plan.weights_by_buffer(), dict[int, Any]()
 
-    def _adopt(self, sibling: Program | None) -> dict[int, Any]:
-        """Returns the sibling's weight buffers by this plan's numbers; none where the packing
-        differs."""
-        if sibling is None or sibling.packings is None or self.plan.packings() != sibling.packings:
-            return {}
-        mine = [index for index, buffer in enumerate(self.plan.buffers) if buffer.role == "weights"]
-        if len(mine) != len(sibling.weights):
-            return {}
-        return dict(zip(mine, sibling.weights.values(), strict=True))
+        def make(index: int) -> None:
+            found[index] = self._buffer(plan.buffers[index], held[index])
 
-    def _upload(self) -> dict[int, Any]:
-        buffers = {
-            index: create_buffer(self.device, buffer.bytes, buffer.role)
-            for index, buffer in enumerate(self.plan.buffers)
-            if buffer.role == "weights"
-        }
+        worth = sum(plan.buffers[index].bytes for index in held) >= threads.WORTH
+        threads.share(make, held, "pack", threads.MAX_THREADS if worth else 1)
+        return found
 
-        def write(weight: Weight) -> None:
-            end = weight.offset
-            for piece in weight.pieces():
-                write_buffer(buffers[weight.buffer], end, piece)
-                end += piece.nbytes
-
-        worth = sum(weight.bytes for weight in self.plan.weights) >= threads.WORTH
-        threads.share(write, self.plan.weights, "pack", threads.MAX_THREADS if worth else 1)
-        for buffer in buffers.values():
-            native.call(native.lib.tg_buffer_filled, buffer)
-        return buffers
+    def _buffer(self, buffer: Buffer, weights: Sequence[Weight]) -> Any:
+        """Returns the buffer that the device has for these weights, or a new one."""
+        lib = native.lib
+        key = contents(weights, self.origin)
+        with _turns.of(key):
+            if found := lib.tg_buffer_find(self.device, key):
+                return _owned(found, "tg_buffer_release")
+            made = create_buffer(self.device, buffer.bytes, buffer.role)
+            for weight in weights:
+                end = weight.offset
+                for piece in weight.pieces():
+                    write_buffer(made, end, piece)
+                    end += piece.nbytes
+            self.checking()
+            native.call(lib.tg_buffer_filled, made, key)
+        return made
 
 
 @dataclass
@@ -162,10 +143,8 @@ class Instance:
     def __post_init__(self) -> None:
         plan, device = self.program.plan, self.program.device
         for index, buffer in enumerate(plan.buffers):
-            shared = self.program.weights.get(index)
-            self.buffers.append(
-                shared if shared is not None else create_buffer(device, buffer.bytes, buffer.role)
-            )
+            held = self.program.weights.get(index)
+            self.buffers.append(held or create_buffer(device, buffer.bytes, buffer.role))
             if buffer.role == "uniforms":
                 write_buffer(self.buffers[-1], 0, plan.uniforms)
             if buffer.role == "pool" and os.environ.get("TFLGPU_FILL_NAN"):
@@ -176,6 +155,12 @@ class Instance:
     @property
     def plan(self) -> Plan:
         return self.program.plan
+
+    def release(self) -> None:
+        """Releases the native objects. What native code has taken over lives as long as it is used
+        there; the plan stays."""
+        self.replay, self.buffers = None, []
+        self.program.weights, self.program.pipelines = {}, []
 
     @property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:

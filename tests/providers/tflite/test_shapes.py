@@ -184,7 +184,7 @@ def test_shapes_without_a_plan_are_told_all_the_same(
     interpreter, _ = gpu(model, host)
     shape = [2, 8, 6, 3]
 
-    def build(self: engine.Partition, graph: Graph) -> engine.Instance:
+    def build(self: engine.Partition, graph: Graph, *extra: Any) -> engine.Instance:
         raise engine.BuildError(self.nodes, Refusal("device.limit", "It is too large."))
 
     with monkeypatch.context() as patch:

@@ -11,18 +11,33 @@ static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
          (usage & (TG_BUFFER_HOST_WRITE | TG_BUFFER_FILL_FIRST) && device->mappable ? WGPUBufferUsage_MapWrite : 0);
 }
 
-static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, bool mapped, tg_error *err) {
+static atomic_ullong held[TG_KINDS];   /* bytes of all buffers */
+
+static uint64_t size_of(const tg_buffer *buffer) { return tgi_round_up(buffer->bytes ? buffer->bytes : 4, TGI_VECTOR_BYTES); }
+
+void tg_memory_get(tg_memory *out) {
+  for (size_t i = 0; i < TG_KINDS; i++) out->bytes[i] = held[i];
+}
+
+void tgi_buffer_count(tg_buffer *buffer, uint64_t number, tg_memory *out) {
+  if (!buffer || buffer->counted == number) return;
+  buffer->counted = number;
+  out->bytes[buffer->kind] += size_of(buffer);
+}
+
+static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, uint32_t kind, bool mapped, tg_error *err) {
   static atomic_ullong numbers;
   tg_buffer *buffer = calloc(1, sizeof *buffer);
   if (!buffer) return (tgi_no_memory(err, "a buffer"), NULL);
   buffer->refs = 1;
   buffer->number = atomic_fetch_add(&numbers, 1) + 1;
   buffer->usage = usage;
+  buffer->kind = kind;
   buffer->bytes = bytes;
   buffer->device = device;
   tgi_retain(device);
   WGPUBufferDescriptor descriptor = {
-      .usage = usage, .size = tgi_round_up(bytes ? bytes : 4, TGI_VECTOR_BYTES), .mappedAtCreation = mapped};
+      .usage = usage, .size = size_of(buffer), .mappedAtCreation = mapped};
   char what[64];
   snprintf(what, sizeof what, "Making a buffer of %llu bytes", (unsigned long long)bytes);
   tgi_device_lock(device);
@@ -33,24 +48,59 @@ static tg_buffer *make(tg_device *device, uint64_t bytes, WGPUBufferUsage usage,
     failed = tgi_fail(err, "%s failed: its memory could not be mapped.", what);
   buffer->mapped = mapped;
   tgi_device_unlock(device);
+  atomic_fetch_add(&held[kind], size_of(buffer));
   if (!failed) return buffer;
   tg_buffer_release(buffer);
   return NULL;
 }
 
-tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err) {
-  return make(device, bytes, usage, false, err);
+tg_buffer *tgi_staging_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err) {
+  return make(device, bytes, usage, TG_STAGING, false, err);
 }
 
-tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, tg_error *err) {
+tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, uint32_t kind, tg_error *err) {
   if (tgi_enter(err)) return NULL;
   bool mapped = usage & TG_BUFFER_FILL_FIRST && device->mappable;
-  tg_buffer *buffer = make(device, bytes, native_usage(device, usage), mapped, err);
+  tg_buffer *buffer = make(device, bytes, native_usage(device, usage), kind, mapped, err);
   tgi_leave();
   return buffer;
 }
 
-int tg_buffer_filled(tg_buffer *buffer, tg_error *err) {
+/* ---- buffers that are found by a key ------------------------------------------------------------------------------- */
+
+static void add_key(tg_buffer *buffer, const uint8_t *key) {
+  memcpy(buffer->key, key, TG_KEY_BYTES);
+  buffer->has_key = true;
+  tgi_lock();
+  buffer->next_keyed = buffer->device->keyed;
+  buffer->device->keyed = buffer;
+  tgi_unlock();
+}
+
+static void remove_key(tg_buffer *buffer) {
+  tgi_lock();
+  tg_buffer **at = &buffer->device->keyed;
+  while (*at != buffer) at = &(*at)->next_keyed;
+  *at = buffer->next_keyed;
+  tgi_unlock();
+}
+
+/* Takes a reference, unless the last one was given back and the buffer is about to be freed. */
+static bool retain_living(tg_buffer *buffer) {
+  size_t refs = atomic_load(&buffer->refs);
+  while (refs && !atomic_compare_exchange_weak(&buffer->refs, &refs, refs + 1)) continue;
+  return refs != 0;
+}
+
+tg_buffer *tg_buffer_find(tg_device *device, const uint8_t *key) {
+  tgi_lock();
+  tg_buffer *found = device->keyed;
+  while (found && (memcmp(found->key, key, TG_KEY_BYTES) || !retain_living(found))) found = found->next_keyed;
+  tgi_unlock();
+  return found;
+}
+
+int tg_buffer_filled(tg_buffer *buffer, const uint8_t *key, tg_error *err) {
   if (tgi_enter(err)) return 1;
   tg_device *device = buffer->device;
   tgi_device_lock(device);
@@ -60,11 +110,14 @@ int tg_buffer_filled(tg_buffer *buffer, tg_error *err) {
   int failed = tgi_scope_end(device, mark, "Filling a buffer", err);
   tgi_device_unlock(device);
   tgi_leave();
+  if (!failed && key) add_key(buffer, key);
   return failed;
 }
 
 void tg_buffer_release(tg_buffer *buffer) {
   if (!buffer || atomic_fetch_sub(&buffer->refs, 1) != 1) return;
+  if (buffer->has_key) remove_key(buffer);
+  atomic_fetch_sub(&held[buffer->kind], size_of(buffer));
   if (tgi_enter_release()) {
     if (buffer->wgpu) W(BufferRelease)(buffer->wgpu);
     tgi_leave_release();

@@ -181,6 +181,7 @@ struct tg_device {
    * in between. Polling, releasing and copying to or from mapped memory need no lock. */
   tgi_mutex lock;
   _Atomic(tgi_ending *) endings;
+  tg_buffer *keyed;                /* the buffers that have a key; under tgi_lock */
   uint64_t unflushed;              /* bytes written since the last submit; under lock */
   uintptr_t submitter;             /* the thread that submitted last; under lock */
   atomic_uint in_a_row;            /* submissions of that thread since the last one of another thread */
@@ -192,12 +193,17 @@ struct tg_buffer {
   tg_device *device;
   WGPUBuffer wgpu;
   WGPUBufferUsage usage;
+  uint32_t kind;                   /* TG_WEIGHTS ... */
   uint64_t bytes;                  /* as requested; the allocation is padded to whole vectors */
   uint64_t number;                 /* unique, from 1 */
   /* True from the request to map until unmapping. wgpu-native aborts the process when the buffer is used meanwhile. Set with
    * the device's lock held. */
   atomic_bool mapped;
   uint8_t *memory;                 /* mapped memory for the first contents (TG_BUFFER_FILL_FIRST), until tg_buffer_filled */
+  bool has_key;
+  uint8_t key[TG_KEY_BYTES];
+  tg_buffer *next_keyed;           /* under tgi_lock */
+  uint64_t counted;                /* the number of the last count that it was in; under tgi_lock */
 };
 
 struct tg_pipeline {
@@ -268,7 +274,9 @@ void tgi_unmap(tg_buffer *buffer);                 /* with the lock held */
 void tgi_give_back(tg_buffer *buffer);             /* takes the lock and unmaps */
 void tgi_wait(tg_device *device, WGPUSubmissionIndex index);
 
-tg_buffer *tgi_buffer_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err);
+tg_buffer *tgi_staging_create(tg_device *device, uint64_t bytes, WGPUBufferUsage usage, tg_error *err);
+/* Adds a buffer to the count of this number, unless that has it already. NULL is allowed. With tgi_lock held. */
+void tgi_buffer_count(tg_buffer *buffer, uint64_t number, tg_memory *out);
 /* Reads a buffer and waits for it; `staging` is a buffer that can be mapped, perhaps the same. */
 int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t bytes, tg_error *err);
 /* Writes any number of bytes, padded with zeros to a multiple of 4; with the lock held and a scope open. */

@@ -151,7 +151,7 @@ static int warm_up(tg_pipeline *pipeline, tg_error *err) {
   int failed = 0;
   for (size_t i = 0; i < pipeline->binding_count && !failed; i++) {
     bool uniform = pipeline->kinds[i] == 'u';
-    buffers[i] = tgi_buffer_create(pipeline->device, uniform ? TGI_UNIFORM_BYTES : SCRATCH_BYTES,
+    buffers[i] = tgi_staging_create(pipeline->device, uniform ? TGI_UNIFORM_BYTES : SCRATCH_BYTES,
                                    uniform ? WGPUBufferUsage_Uniform : WGPUBufferUsage_Storage, err);
     failed = !buffers[i];
   }

@@ -220,3 +220,22 @@ void tg_partition_get_state(tg_partition *partition, tg_partition_state *out) {
   for (size_t i = 0; partition->habits && i < partition->arity.outputs; i++)
     out->downloaded_bytes += tgi_habit_bytes(partition->habits[i]);
 }
+
+static void count_replay(const tg_replay *replay, uint64_t number, tg_memory *out) {
+  for (size_t i = 0; i < replay->buffer_count; i++) tgi_buffer_count(replay->buffers[i], number, out);
+  for (const tgi_slot *slot = replay->inputs; slot < replay->states + replay->state_count; slot++)
+    tgi_buffer_count(slot->buffer, number, out);
+  tg_buffer *others[] = {replay->check, replay->upload, replay->readback, replay->resolved};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) tgi_buffer_count(others[i], number, out);
+}
+
+void tg_partitions_get_memory(tg_partition *const *partitions, size_t count, tg_memory *out) {
+  static uint64_t last;            /* number of a count; under tgi_lock */
+  *out = (tg_memory){0};
+  tgi_lock();
+  last++;
+  for (size_t i = 0; i < count; i++)
+    for (size_t k = 0; k < partitions[i]->plans.count; k++)
+      if (partitions[i]->plans.list[k]->replay) count_replay(partitions[i]->plans.list[k]->replay, last, out);
+  tgi_unlock();
+}

@@ -157,8 +157,8 @@ static int make_staging(tg_replay *replay, tg_error *err) {
   uint64_t down = stage(replay->outputs, results, WGPUBufferUsage_MapRead) + (replay->check ? CHECK_BYTES : 0);
   WGPUBufferUsage written = WGPUBufferUsage_MapWrite | WGPUBufferUsage_CopySrc;
   WGPUBufferUsage read = WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst;
-  return (up && !(replay->upload = tgi_buffer_create(replay->device, up, written, err))) ||
-         (down && !(replay->readback = tgi_buffer_create(replay->device, down, read, err)));
+  return (up && !(replay->upload = tgi_staging_create(replay->device, up, written, err))) ||
+         (down && !(replay->readback = tgi_staging_create(replay->device, down, read, err)));
 }
 
 static int fill_replay(tg_replay *replay, const tg_replay_spec *spec, tg_error *err) {

@@ -7,7 +7,8 @@ static bool covers(const tgi_tensor *one, tgi_range r) {
 
 static tg_buffer *make_buffer(tg_device *device, uint64_t bytes, uint32_t more) {
   tg_error ignored;
-  return tg_buffer_create(device, bytes, TG_BUFFER_STORAGE | TG_BUFFER_COPY_SRC | TG_BUFFER_COPY_DST | more, &ignored);
+  return tg_buffer_create(device, bytes, TG_BUFFER_STORAGE | TG_BUFFER_COPY_SRC | TG_BUFFER_COPY_DST | more, TG_TENSOR,
+                          &ignored);
 }
 
 static bool serves(const tg_buffer *buffer, const tg_device *device) {
@@ -31,7 +32,7 @@ static tg_buffer *upload(tg_device *device, void *address, uint64_t bytes) {
   tg_error ignored;
   tg_buffer *buffer = buffer_for(device, address, bytes, TG_BUFFER_FILL_FIRST);
   if (!buffer) return NULL;
-  if (tg_buffer_write(buffer, 0, address, tgi_round_up(bytes, 4), &ignored) || tg_buffer_filled(buffer, &ignored)) {
+  if (tg_buffer_write(buffer, 0, address, tgi_round_up(bytes, 4), &ignored) || tg_buffer_filled(buffer, NULL, &ignored)) {
     tg_buffer_release(buffer);
     return NULL;
   }
@@ -83,7 +84,7 @@ static void keep_staging(const void *address, uint64_t bytes, tg_buffer *staging
 static tgi_readback *make_readback(tg_device *device, const void *address, uint64_t bytes) {
   tg_error ignored;
   tg_buffer *staging = find_staging(device, address, bytes);
-  if (!staging) staging = tgi_buffer_create(device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, &ignored);
+  if (!staging) staging = tgi_staging_create(device, bytes, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, &ignored);
   tgi_readback *made = staging ? tgi_readback_create(staging, bytes) : NULL;
   tg_buffer_release(staging);
   return made;

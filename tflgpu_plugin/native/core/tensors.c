@@ -18,7 +18,7 @@ static int read_buffer(tg_buffer *buffer, void *to, tg_error *err) {
   tg_buffer *staging = NULL;
   if (tgi_enter(err)) return 1;
   int failed = tgi_check_alive(buffer->device, err) ||
-               !(staging = tgi_buffer_create(buffer->device, buffer->bytes, usage, err)) ||
+               !(staging = tgi_staging_create(buffer->device, buffer->bytes, usage, err)) ||
                tgi_buffer_read(buffer, staging, to, buffer->bytes, err);
   tg_buffer_release(staging);
   tgi_leave();

@@ -99,12 +99,21 @@ enum {
   TG_BUFFER_HOST_WRITE = 32,
   TG_BUFFER_FILL_FIRST = 64
 };
+enum { TG_KEY_BYTES = 32 };
 
-tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, tg_error *err);
+/* What buffers are for: kinds by which their bytes are counted. TG_TENSOR: tensors that a host keeps on the GPU. */
+enum { TG_WEIGHTS, TG_POOL, TG_PORT, TG_UNIFORMS, TG_STAGING, TG_TENSOR, TG_KINDS };
+typedef struct tg_memory { uint64_t bytes[6]; } tg_memory;   /* by kind */
+
+tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, uint32_t kind, tg_error *err);
 void tg_buffer_release(tg_buffer *buffer);
 /* Writes to a buffer; offset and bytes are multiples of 4. Large writes are submitted in slices to keep staging memory small. */
 int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64_t bytes, tg_error *err);
-int tg_buffer_filled(tg_buffer *buffer, tg_error *err);
+/* Ends filling. With a key (TG_KEY_BYTES; else NULL), tg_buffer_find returns the buffer as long as somebody has a reference. */
+int tg_buffer_filled(tg_buffer *buffer, const uint8_t *key, tg_error *err);
+/* Returns a buffer of this device by its key, with a reference for the caller, or NULL. Equal keys must mean equal bytes. */
+tg_buffer *tg_buffer_find(tg_device *device, const uint8_t *key);
+void tg_memory_get(tg_memory *out);                  /* of all buffers of the process */
 /* Fills a buffer with one 32-bit word (for the test mode that fills pools with NaN). */
 int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err);
 
@@ -237,6 +246,8 @@ typedef struct tg_partition_state {
   uint64_t device_inputs;          /* inputs of all runs that came from another partition, on the device */
 } tg_partition_state;
 void tg_partition_get_state(tg_partition *partition, tg_partition_state *out);
+/* The buffers of all plans of these partitions, each counted once. */
+void tg_partitions_get_memory(tg_partition *const *partitions, size_t count, tg_memory *out);
 
 /* ---- tensors.c ---------------------------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@ int tgi_timestamps_ready(tg_replay *replay, tg_error *err) {
   if (count > MAX_TIMESTAMPS) return tgi_fail(err, "Too many dispatches for timestamps (%zu).", count - 1);
   if (replay->queries) return 0;
   WGPUBufferUsage usage = WGPUBufferUsage_QueryResolve | WGPUBufferUsage_CopySrc;
-  if (!replay->resolved && !(replay->resolved = tgi_buffer_create(device, count * 8, usage, err))) return 1;
+  if (!replay->resolved && !(replay->resolved = tgi_staging_create(device, count * 8, usage, err))) return 1;
   tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   replay->queries = W(DeviceCreateQuerySet)(
@@ -42,7 +42,7 @@ static int resolve(const tg_replay *replay, size_t count, double *period, tg_err
 int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
                         tg_error *err) {
   size_t count = timestamping == TGI_EACH ? steps + 1 : ENDS, all = timestamping == TGI_EACH ? replay->step_count + 1 : ENDS;
-  tg_buffer *staging = tgi_buffer_create(replay->device, count * 8, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
+  tg_buffer *staging = tgi_staging_create(replay->device, count * 8, WGPUBufferUsage_MapRead | WGPUBufferUsage_CopyDst, err);
   double period;
   int failed = !staging || resolve(replay, count, &period, err) ||
                tgi_buffer_read(replay->resolved, staging, values, count * 8, err);

@@ -1,0 +1,122 @@
+"""Memory on the device: reports tell what is held, weights of one model are held once, and what a
+session or an interpreter held is returned when it is closed. Each case has its own process."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.subprocesses import run_python
+
+pytestmark = pytest.mark.adapter
+
+PRELUDE = """
+import gc, threading
+import numpy as np
+import tflgpu_plugin
+from tests.support import onnx_models as m
+from tflgpu_plugin.frontend.records import process_memory
+
+SIDE = 160
+BYTES = 2 * 4 * SIDE * SIDE        # of weights
+RANDOM = np.random.default_rng(0)
+WEIGHTS = [RANDOM.standard_normal((SIDE, SIDE)).astype(np.float32) for _ in range(2)]
+
+def dense(rows="n", weights=WEIGHTS):
+    first, second = (m.node("MatMul", [a, f"w{k}"], [b]) for k, (a, b) in enumerate(("xt", "ty")))
+    held = {f"w{k}": each for k, each in enumerate(weights)}
+    return m.model([first, second], {"x": [rows, SIDE]}, {"y": [rows, SIDE]}, held)
+
+def x(rows):
+    return np.random.default_rng(rows).standard_normal((rows, SIDE)).astype(np.float32)
+
+def check(session, rows, weights=WEIGHTS):
+    (found,) = session.run(None, {"x": x(rows)})
+    np.testing.assert_allclose(found, x(rows) @ weights[0] @ weights[1], atol=1e-2)
+
+def weights():
+    return process_memory().weights
+"""
+
+SESSIONS = {
+    "a session returns all it had": """
+s = m.session(dense()); check(s, 4)
+held = tflgpu_plugin.report(s)
+assert held.memory.weights == BYTES == held.weight_bytes == held.process_memory.weights, held
+assert held.memory.pools > 0 and held.memory.ports >= 2 * 4 * 4 * SIDE and held.memory.uniforms
+for rows in (5, 6, 3, 16, 40, 41):
+    check(s, rows)
+del s; gc.collect()
+assert process_memory().total == 0, process_memory()
+""",
+    "fixed shapes": """
+s = m.session(dense(4)); check(s, 4)
+assert process_memory().total > BYTES
+del s; gc.collect()
+assert process_memory().total == 0, process_memory()
+""",
+    "two sessions, closed in either order": """
+for first, last in ((0, 1), (1, 0)):
+    some = [m.session(dense()) for _ in range(2)]
+    for k in range(2): check(some[k], 4)
+    assert weights() == BYTES, process_memory()
+    two = process_memory().total
+    some[first] = None; gc.collect()
+    assert weights() == BYTES < process_memory().total < two
+    check(some[last], 4); check(some[last], 6)
+    some.clear(); gc.collect()
+    assert process_memory().total == 0, process_memory()
+""",
+    "models that differ in one of their weights share the other": """
+other = [WEIGHTS[0], WEIGHTS[1] + 1]
+a, b = m.session(dense()), m.session(dense(weights=other))
+check(a, 4); check(b, 4, other)
+assert weights() == BYTES * 3 // 2, process_memory()
+""",
+    "many shapes take the memory of the largest": """
+s = m.session(dense())
+for rows in (64, *range(20, 64)):
+    check(s, rows)
+one = process_memory()
+for rows in (*range(63, 20, -1), *range(20, 64)):
+    check(s, rows)
+assert process_memory() == one, (one, process_memory())
+""",
+    "sessions on several threads": """
+import random
+failed = []
+def work(seed):
+    chance = random.Random(seed)
+    try:
+        for _ in range(6):
+            s = m.session(dense(chance.choice(("n", 4)))); check(s, 4); del s
+            if chance.random() < 0.3: gc.collect()
+    except BaseException as error:
+        failed.append(error)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+gc.collect()
+assert not failed, failed
+assert process_memory().total == 0, process_memory()
+""",
+    "a lost device": """
+from tflgpu_plugin import native
+from tflgpu_plugin.runtime import adapter
+device = adapter.open_device(adapter.select(None))
+a = m.session(dense())
+check(a, 4)
+native.lib.tg_device_mark_lost(device.handle)
+b = m.session(dense())
+check(b, 4)                              # with weights of its own, on a new device
+assert weights() == 2 * BYTES, process_memory()
+del a; gc.collect()
+assert weights() == BYTES
+check(b, 6)
+""",
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_sessions(name: str) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    run_python(PRELUDE + SESSIONS[name])
