@@ -122,6 +122,25 @@ def written(depth: int, moved: bool = False, **more: int) -> Graph:
     return b.graph(y, present)
 
 
+def both_appended(
+    parts: int = 2, between: str = "", perm: Shape = (0, 2, 1, 3), sum_first: bool = False
+) -> Graph:
+    """Keys and values of packed queries, keys and values, each appended to a cache. `between` is an
+    op whose result the second one appends; new rows have their axes in another order first."""
+    b = Net()
+    pasts = [[b.input(CACHE) for _ in range(parts - 1)] for _ in range(2)]
+    given = [b.input(tuple(TOKEN[axis] for axis in np.argsort(perm))) for _ in range(2)]
+    if sum_first:
+        given[1] = b.op("add", given[0], given[1], activation="none")
+    made = []
+    for k, (old, new) in enumerate(zip(pasts, given, strict=True)):
+        if between and k:
+            new = b.op(between, new)
+        made.append(b.op("concat", *old, b.op("transpose", new, perm=perm), axis=2))
+    q = b.input((2, 3, 1, 8))
+    return b.graph(b.op("attention", q, *made, None, None, scale=0.5, empty=0.0), *made)
+
+
 CACHE, TOKEN = (2, 3, 5, 8), (2, 3, 1, 8)
 APPENDED = {
     "rows": appended(CACHE, TOKEN),
@@ -146,6 +165,33 @@ def test_a_cache_is_made_and_read_in_the_hosts_buffer(name: str) -> None:
     new_rows = ["pack"] * name.startswith("written")
     writes = "update_slice" if new_rows else "concat"
     assert made == [*new_rows, writes, "attention", "unpack"]
+
+
+JOINED = {"rows": both_appended(), "early": both_appended(sum_first=True)}
+APART = {
+    "five parts": both_appended(3),
+    "computed between": both_appended(between="neg"),
+    "moved by floats": both_appended(perm=(0, 3, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_keys_and_values_are_appended_together(name: str) -> None:
+    assert labels(JOINED[name])[-3:] == ["concat", "attention", "unpack"]
+    assert labels(JOINED[name]).count("concat") == 1
+
+
+@pytest.mark.parametrize("name", APART)
+def test_keys_and_values_that_are_appended_apart(name: str) -> None:
+    assert labels(APART[name]).count("concat") > 1
+    assert labels(APART[name]).count("unpack") == 1
+
+
+def test_a_joint_launch_computes_both_nodes() -> None:
+    plan = compiler.compile(JOINED["rows"], TARGET)
+    (made,) = [dispatch for dispatch in plan.dispatches if dispatch.label == "concat"]
+    nodes = JOINED["rows"].nodes
+    assert set(made.nodes) >= {node.id for node in nodes if node.op == "concat"}
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -204,7 +250,9 @@ def test_tensors_in_the_hosts_buffer_keep_their_places(shape: Shape) -> None:
 
 
 @pytest.mark.adapter
-@pytest.mark.parametrize("graph", [*APPENDED.values(), *STORED.values()])
+@pytest.mark.parametrize(
+    "graph", [*APPENDED.values(), *STORED.values(), *JOINED.values(), *APART.values()]
+)
 def test_caches_keep_their_places(graph: Graph) -> None:
     _agree(graph, 1e-5)
 

@@ -1,5 +1,7 @@
 // Concatenation: writes each input to its part of the output. Variant `vectors`: one launch writes vec4s of all inputs, one
 // input after another; the indices of input and output are affine functions of `ranks` coordinates (one rank per input).
+// Variant `rows`: the result lies in the host's buffer, where no lane is padding; inputs from the one numbered `second` on, if
+// that is not 0, are parts of a second result there.
 // Otherwise a launch writes single floats of one input.
 {% import "coordinates.wgsl" as at %}
 @compute @workgroup_size(64)
@@ -18,7 +20,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
     v = load_x{{ n }}(p.start{{ n }}{% for k in range(rank) %} + c{{ k }} * p.j{{ n }}_{{ k }}{% endfor %});
   }{{ " else" if not loop.last }}
 {% endfor %}
-  store_y(o, epilogue_y((o / p.spatial) % p.slices), v);
+{% if second %}
+  if (i >= p.end{{ second - 1 }}) {
+    store_z(o, epilogue_z(o), v);
+    return;
+  }
+{% endif %}
+  store_y(o, epilogue_y({{ "o" if rows else "(o / p.spatial) % p.slices" }}), v);
 {% else %}
   if (i >= p.elements) { return; }
   let s = i % p.spatial;

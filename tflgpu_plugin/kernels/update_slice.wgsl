@@ -1,7 +1,8 @@
 // A tensor with a part replaced: one thread per storage vec4 of the result. Axes along which all elements are replaced are
 // merged with their neighbours. An axis has `extent` elements with stride `stride`, of which the update has `span`, with stride
 // `apart` in it. `starts` holds the first replaced index of each axis, or one for each batch, on the first axis. `raises`: a
-// part that is not inside the tensor fails the run.
+// part that is not inside the tensor fails the run. `rows`: tensor and result lie in the host's order, and extents, strides and
+// indices count vec4, all of which are replaced or none.
 fn start(k: u32, extent: u32, span: u32) -> u32 {
   let first = load_starts(k);
 {% if raises %}
@@ -14,27 +15,38 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
 {% endif %}
 }
 
+{% import "coordinates.wgsl" as at %}
+{% set index = "u32" if rows else "vec4u" %}
 {% include "each_vector.wgsl" %}
+  var e = {{ index }}();
+  var kept = {{ index }}();
+{% if rows %}
+{{ at.split("i", starts|length, "extent") }}
+  let b = c0;
+{% else %}
   let o = elements_of(i, p.channels, p.spatial, p.slices);
-  var e = vec4u();
-  var kept = vec4u();
 {% if batch %}
   let b = o / p.stride0;
 {% endif %}
+{% endif %}
 {% for k, number in starts %}
+{% if not rows %}
   var c{{ k }} = (o / p.stride{{ k }}) % p.extent{{ k }};
+{% endif %}
 {% if number is not none %}
-{% if batch %}
+{% if batch and rows %}
+  let s{{ k }} = start(b, p.extent{{ k }}, p.span{{ k }});
+{% elif batch %}
   let s{{ k }} = vec4u(start(b.x, p.extent{{ k }}, p.span{{ k }}), start(b.y, p.extent{{ k }}, p.span{{ k }}),
                        start(b.z, p.extent{{ k }}, p.span{{ k }}), start(b.w, p.extent{{ k }}, p.span{{ k }}));
 {% else %}
-  let s{{ k }} = vec4u(start({{ number }}u, p.extent{{ k }}, p.span{{ k }}));
+  let s{{ k }} = {{ index }}(start({{ number }}u, p.extent{{ k }}, p.span{{ k }}));
 {% endif %}
 {% if ends %}
   let after = c{{ k }} >= s{{ k }};  // elements after the part become zero
 {% endif %}
   c{{ k }} = (c{{ k }} + p.extent{{ k }} - s{{ k }}) % p.extent{{ k }};
-  kept |= vec4u(c{{ k }} >= vec4u(p.span{{ k }}));
+  kept |= {{ index }}(c{{ k }} >= {{ index }}(p.span{{ k }}));
 {% endif %}
   e += c{{ k }} * p.apart{{ k }};
 {% endfor %}
@@ -42,10 +54,18 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
 {% if ends %}
   v = select(v, vector_out(), after);
 {% endif %}
+{% if rows %}
+  if (kept == 0u) {
+    let row = e / p.update_slices;
+    let plane = row / p.update_spatial * p.update_slices + e % p.update_slices;
+    v = load_updates(plane * p.update_spatial + row % p.update_spatial);
+  }
+{% else %}
   if (any(kept == vec4u())) {
     let t = stored_at(select(vec4u(), e, kept == vec4u()), p.update_channels, p.update_spatial, p.update_slices);
     let u = vector_out(load_updates(t.x), load_updates(t.y), load_updates(t.z), load_updates(t.w));
     v = select(v, u, kept == vec4u());
   }
+{% endif %}
   store_out(i, epilogue_out((i / p.spatial) % p.slices), v);
 }

@@ -6,21 +6,33 @@ of the result; otherwise they have it already."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Geometry, Graph, Misfit, Node, Refusal, Shape, Target, geometry, planar
+from tflgpu_plugin.ir import (
+    Geometry,
+    Graph,
+    Misfit,
+    Node,
+    Refusal,
+    Shape,
+    Target,
+    geometry,
+    merged,
+    planar,
+)
 from tflgpu_plugin.ops.axes import Axis
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.host_order import flat, home, settle
-from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Raw, Source, Stores
-from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, read, view_of, workgroups
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
+from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, moves, read, view_of, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import axis_of, part, whole
 
 TOGETHER, MAX_TOGETHER = 3, 14  # parts of a launch, and all their axes: they fit a uniform block
+JOINED = 4  # parts of a launch to host buffers, which needs two parameters less
 
 
 @dataclass(frozen=True)
@@ -67,18 +79,56 @@ def lower(low: Lowering, node: Node) -> None:
     if len(parts) == 1:
         low.alias(output, parts[0].tensor)
         return
-    if raw := home(low, output):
-        moved = _parts(low.graph, node, flat(low.graph.shape(output)))
-        if _by_vectors(moved):
-            settle(low, output, raw)
-            _copies(low, node, [_copy(low, makers, p, None) for p in moved], raw)
-            return
+    if output in low.hosted:
+        return  # the launch of the node before computes it
+    if copies := _at_home(low, makers, node):
+        _lower_at_home(low, makers, node, copies)
+        return
     if _by_vectors(parts):
         copies = [_copy(low, makers, p, p.reading.block) for p in parts]
-        _copies(low, node, copies, output)
+        for group in _groups(copies):
+            _launch(low, node, {"y": output}, [group])
         return
     for p in parts:
         _floats(low, node, p, p is parts[-1])
+
+
+def _at_home(low: Lowering, makers: Mapping[int, Node], node: Node) -> list[Copy]:
+    """Returns the copies of the parts to the output in the host's buffer; none if it needs device
+    storage."""
+    output = node.outputs[0]
+    parts = _parts(low.graph, node, flat(low.graph.shape(output)))
+    if len(parts) == 1 or not _by_vectors(parts) or home(low, output) is None:
+        return []
+    return [_copy(low, makers, p, None) for p in parts]
+
+
+def _lower_at_home(
+    low: Lowering, makers: Mapping[int, Node], node: Node, copies: list[Copy]
+) -> None:
+    """Records launches to the host's buffer: one for this node and the next if that concatenates,
+    too, as the keys and the values of a cache."""
+    made, (after, moved) = settle(low, node.outputs[0]), _next(low, node)
+    more = [] if after is None else _at_home(low, makers, after)
+    axes = sum(len(copy.axes) for copy in (*copies, *more))
+    early = moved.isdisjoint(copy.source for copy in more)
+    if after and more and early and len(copies) + len(more) <= JOINED and axes <= MAX_TOGETHER:
+        targets = {"y": made, "z": settle(low, after.outputs[0])}
+        _launch(low, replace(node, **merged(node, after)), targets, [copies, more])
+        return
+    for group in _groups(copies):
+        _launch(low, node, {"y": made}, [group])
+
+
+def _next(low: Lowering, node: Node) -> tuple[Node | None, set[Source]]:
+    """Returns the next node if it concatenates, too, and the results of the nodes between, which
+    only move data."""
+    moved = set[Source]()
+    after = low.following.get(node.outputs[0])
+    while after is not None and moves(after):
+        moved.add(after.outputs[0])
+        after = low.following.get(after.outputs[0])
+    return after if after is not None and after.op == node.op else None, moved
 
 
 def in_place(graph: Graph, node: Node) -> list[int]:
@@ -183,29 +233,34 @@ def _groups(copies: Sequence[Copy]) -> list[list[Copy]]:
     return groups
 
 
-def _copies(low: Lowering, node: Node, copies: Sequence[Copy], target: int | Raw) -> None:
-    """Records launches that copy the vec4 of parts to the output or, in the host's order, to its
-    buffer."""
-    shape = low.graph.shape(node.outputs[0])
-    stored = flat(shape) if isinstance(target, Raw) else geometry(shape)
-    for group in _groups(copies):
-        parameters: dict[str, object] = {"spatial": stored.spatial, "slices": stored.slices}
-        vectors = 0
-        for n, copy in enumerate(group):
-            vectors += copy.vectors
-            parameters |= copy.parameters(n, vectors)
-        low.dispatch(
-            Kernel(
-                "concat",
-                parameters | {"vectors": vectors},
-                {"vectors": True, "ranks": [len(copy.axes) for copy in group]},
-            ),
-            node,
-            {f"x{n}": copy.source for n, copy in enumerate(group)},
-            {"y": target},
-            workgroups(vectors),
-            stores=Stores(fused=False, copies=group[0].block),
-        )
+def _launch(
+    low: Lowering, node: Node, targets: Mapping[str, Source], copies: Sequence[Sequence[Copy]]
+) -> None:
+    """Records a launch that copies the vec4 of parts to each target, in device storage or, if it is
+    the host's buffer, in the host's order."""
+    stored, rows = low.geometry(node.outputs[0]), node.outputs[0] in low.hosted
+    parameters: dict[str, object] = {}
+    if not rows:
+        parameters = {"spatial": stored.spatial, "slices": stored.slices}
+    vectors, together = 0, [copy for group in copies for copy in group]
+    for n, copy in enumerate(together):
+        vectors += copy.vectors
+        parameters |= copy.parameters(n, vectors)
+    low.dispatch(
+        Kernel(
+            "concat",
+            parameters | {"vectors": vectors},
+            {
+                "vectors": True, "ranks": [len(copy.axes) for copy in together],
+                "rows": rows, "second": len(copies[0]) if len(copies) > 1 else 0,
+            },
+        ),
+        node,
+        {f"x{n}": copy.source for n, copy in enumerate(together)},
+        targets,
+        workgroups(vectors),
+        stores=Stores(fused=False, copies=together[0].block),
+    )  # fmt: skip
 
 
 def _floats(low: Lowering, node: Node, part: Part, last: bool) -> None:

@@ -38,9 +38,11 @@ def _takes(node: Node, tensor: int) -> bool:
     return tensor not in (*node.inputs[count:], *(step.tensor for step in node.epilogue))
 
 
-def settle(low: Lowering, tensor: int, raw: Raw) -> None:
-    """Records that an output is computed in the host's buffer, see `home`."""
+def settle(low: Lowering, tensor: int) -> Raw:
+    """Records that an output is computed in the host's buffer, which `home` allows; returns it."""
+    raw = Raw("output", tensor)
     low.hosted[tensor] = Hosted(raw, row_strides(low.graph.shape(tensor)))
+    return raw
 
 
 def by_vectors(low: Lowering, tensor: int) -> tuple[Source, tuple[int, ...]]:

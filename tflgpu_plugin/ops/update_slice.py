@@ -9,7 +9,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.host_order import flat, home, settle
-from tflgpu_plugin.ops.lowering import CHECK, Access, Kernel, Lowering, Source, Stores
+from tflgpu_plugin.ops.lowering import CHECK, Access, Kernel, Lowering, Raw, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, host_buffer, workgroups
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
@@ -46,6 +46,10 @@ def lower(low: Lowering, node: Node) -> None:
         "update_spatial": given.spatial, "update_slices": given.slices,
     }  # fmt: skip
     levels, raises = _levels(shape, update, axis), bool(node.attributes.get("raises"))
+    number, many, few = levels[-1]
+    rows = isinstance(target, Raw) and number is None
+    if rows:
+        levels[-1] = None, many // 4, few // 4
     for k, (_, many, few) in enumerate(levels):
         behind = levels[k + 1 :]
         parameters |= {
@@ -59,13 +63,13 @@ def lower(low: Lowering, node: Node) -> None:
             {
                 "starts": tuple((k, number) for k, (number, _, _) in enumerate(levels)),
                 "batch": axis is not None, "circular": bool(node.attributes.get("circular")),
-                "ends": bool(node.attributes.get("ends")), "raises": raises,
+                "ends": bool(node.attributes.get("ends")), "raises": raises, "rows": rows,
             },
         ),
         node,
         {
             "x": source,
-            "updates": Access(low.stored(node.operand(1)), 1),
+            "updates": Access(low.stored(node.operand(1)), 4 if rows else 1),
             "starts": Access(low.stored(node.operand(2)), 1),
         },
         {"out": target, **({"check": Access(CHECK, 0)} if raises else {})},
@@ -81,8 +85,7 @@ def _where(low: Lowering, node: Node) -> tuple[Source, Source, Geometry]:
     given, made = host_buffer(low, x, alone=False), home(low, output)
     if given is None or made is None:
         return low.stored(x), output, low.geometry(x)
-    settle(low, output, made)
-    return given, made, flat(low.graph.shape(x))
+    return given, settle(low, output), flat(low.graph.shape(x))
 
 
 def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | None, int, int]]:
