@@ -288,7 +288,9 @@ TESTS: dict[str, Sequence[str]] = {
     "scan": ("test_ort_integers",),
     **dict.fromkeys(("builder", "node_reader", "plain"), READ),
     **dict.fromkeys(("importer", "state", "arithmetic"), ("test_ort_changing_values", *READ)),
-    **dict.fromkeys(("decompose", "one_hot", "pad", "top_k"), ("test_ort_changing_values",)),
+    **dict.fromkeys(
+        ("decompose", "one_hot", "pad", "resize", "top_k"), ("test_ort_changing_values",)
+    ),
     "imported": ("test_whole_numbers", *READ),
     "partition_rules": ("test_subgraph", "test_spectrum"),
     "row_conditions": READ,

@@ -3,7 +3,8 @@
 // int8 with integers; uint8 in float32, with a half added before truncation.
 //
 // Variant: rule, the coordinates' (ten_bits: integers with 10 fractional bits; step, step_centers, step_corners: as in TFLite;
-// others: as in ONNX); scaled, with factors as parameters, not the ratio of the extents; whole, the type of 8-bit numbers.
+// others: as in ONNX); scaled, with factors as parameters, not the ratio of the extents; whole, the type of 8-bit numbers;
+// nearest, the rounding to one pixel, where coordinates within 1e-6 of the middle count as ties, as on hosts.
 {% if rule == "ten_bits" %}
 fn neighbours(index: u32, step: u32, start: i32, extent: u32) -> vec3f {
   let at = u32(clamp(i32(index * step) + start, 0, i32(1024u * (extent - 1u))));
@@ -47,7 +48,15 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let given = vec4f(f32(p.height), f32(p.width), 1.0, 1.0);
   let made = vec4f(f32(p.out_height), f32(p.out_width), 1.0, 1.0);
   let place = coordinates(vec4f(f32(pixel.x), f32(pixel.y), 0.0, 0.0), given, made);
-{% if rule.startswith("step") %}
+{% if nearest %}
+  let below = floor(place);
+{% set more = {"floor": "vec4f()", "ceil": "ceil(place) - below",
+               "round_prefer_floor": "select(vec4f(), vec4f(1.0), place - below > vec4f(0.5000009536743164))",
+               "round_prefer_ceil": "select(vec4f(), vec4f(1.0), place - below >= vec4f(0.4999990165233612))"} %}
+  let first_pixel = clamp(below + {{ more[nearest] }}, vec4f(), given - 1.0);
+  let next_pixel = first_pixel;
+  let share = vec4f();
+{% elif rule.startswith("step") %}
   let first_pixel = clamp(floor(place), vec4f(), given - 1.0);
   let next_pixel = min(ceil(place), given - 1.0);
   let share = place - first_pixel;
@@ -80,6 +89,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
       + c * (1.0 - y.z) * x.z + d * y.z * x.z + 0.5);
 {% endif %}
     let v = (n - p.zero) * p.scale;
+{% elif nearest %}
+    let v = load_x(at + upper + left);
 {% else %}
     let v = load_x(at + upper + left) * (1.0 - y.z) * (1.0 - x.z)
       + load_x(at + lower + left) * y.z * (1.0 - x.z)

@@ -1,9 +1,9 @@
 """The input indices and weights that a resized axis reads.
 
-Between neighbours in an image the kernel computes them itself. Otherwise they are tables, float32
-[out, taps, 2]: an input index (-1: outside) and a weight for each tap of each output index. Tables
-are computed on the CPU in float32, in the hosts' order of operations, so that rounding on the GPU
-cannot select another neighbour."""
+Between neighbours in an image the kernel computes them itself, as for the nearest pixel where
+extents are symbolic. Otherwise they are tables, float32 [out, taps, 2]: an input index (-1:
+outside) and a weight for each tap of each output index. Tables are computed on the CPU in float32,
+in the hosts' order of operations, so that rounding on the GPU cannot select another neighbour."""
 
 from __future__ import annotations
 

@@ -15,13 +15,14 @@ axes, as the ONNX operator Resize, with attributes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from math import prod
 
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, Tensor, quantization
 from tflgpu_plugin.ir.extent import integer
-from tflgpu_plugin.ir.symbolic import i32
+from tflgpu_plugin.ir.symbolic import i32, is_symbolic
 from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Kernel, Lowering
@@ -87,9 +88,13 @@ def lower(low: Lowering, node: Node) -> None:
     else over a table of any taps."""
     if node.op == "resize":
         coordinates = node.attributes.get("coordinates", "half_pixel")
-        linear = node.attributes.get("mode") == "linear" and not node.attributes.get("antialias")
-        if linear and coordinates in BETWEEN and len(_axes(low.graph, node)) == 2:
-            _between(low, node, coordinates, node.attributes.get("scales"))
+        mode, axes = node.attributes.get("mode", "nearest"), _axes(low.graph, node)
+        linear = mode == "linear" and not node.attributes.get("antialias")
+        # A table takes fewer operations for the nearest pixel, but belongs to one size.
+        nearest = mode == "nearest" and is_symbolic(chain(*axes))
+        if (linear or nearest) and coordinates in BETWEEN and len(axes) == 2:
+            how = node.attributes.get("nearest", ROUNDINGS[0]) if nearest else ""
+            _between(low, node, coordinates, node.attributes.get("scales"), nearest=how)
         else:
             _taps(low, node, _tables(low.graph, node))
         return
@@ -118,10 +123,11 @@ def _table(low: Lowering, node: Node, table: Array) -> Constant:
 
 def _between(
     low: Lowering, node: Node, rule: str, scales: Sequence[float] | None = None,
-    stored: Tensor | None = None,
+    stored: Tensor | None = None, nearest: str = "",
 ) -> None:  # fmt: skip
-    """Records the launch that interpolates each pixel between four neighbours. `rule` names its
-    coordinates; `stored` is an 8-bit tensor whose stored numbers hosts interpolate."""
+    """Records the launch that interpolates each pixel between four neighbours, or takes the
+    `nearest` one by this rounding. `rule` names its coordinates; `stored` is an 8-bit tensor whose
+    stored numbers hosts interpolate."""
     (height, out_height), (width, out_width) = _axes(low.graph, node)
     out = low.geometry(node.outputs[0])
     chunk = slices_per_thread(low.target, out)
@@ -140,7 +146,12 @@ def _between(
         Kernel(
             "resize",
             parameters,
-            {"rule": rule, "scaled": scales is not None, "whole": stored.dtype if stored else ""},
+            {
+                "rule": rule,
+                "scaled": scales is not None,
+                "whole": stored.dtype if stored else "",
+                "nearest": nearest,
+            },
         ),
         node,
         {"x": node.operand()},

@@ -296,3 +296,28 @@ def test_pads_that_crop_and_add_in_turn() -> None:
     for _ in range(30):
         feed = {"x": X, "a": chance.integers(-9, 9, 4)}
         _same(session.run(None, feed), theirs.run(None, feed))
+
+
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+
+
+@pytest.mark.parametrize("nearest", ROUNDINGS)
+@pytest.mark.parametrize("coordinates", COORDINATES)
+def test_sizes_to_the_nearest_pixel(coordinates: str, nearest: str) -> None:
+    """The pixels are those of the CPU, exactly; infinite ones do not spread to others."""
+    resize = node("Resize", ["x", "", "", "a"], ["y"], mode="nearest", nearest_mode=nearest,
+                  coordinate_transformation_mode=coordinates)  # fmt: skip
+    image = np.random.default_rng(1).normal(size=(1, 2, 16, 21)).astype(np.float32)
+    image[0, 0, 3, 4:7] = np.inf, -np.inf, np.inf
+    data = model([resize], {"x": image.shape, "a": (4,)}, {"y": None}, opset=18,
+                 kinds={"a": np.int64})  # fmt: skip
+    session, theirs = ours(data), cpu(data)
+    chance = np.random.default_rng(len(coordinates + nearest))
+    with engine.watch() as built:
+        for _ in range(RUNS):
+            feed = {"x": image, "a": np.array([1, 2, *chance.integers(3, 90, 2)])}
+            (got,), (wanted,) = session.run(None, feed), theirs.run(None, feed)
+            np.testing.assert_array_equal(got, wanted)
+    (partition,) = tflgpu_plugin.report(session).partitions
+    assert partition.runs == RUNS and len(built) <= 10
