@@ -19,18 +19,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tflgpu_plugin.ir.polynomial import (
-    ZERO,
-    Atom,
-    Guard,
-    Terms,
-    at_example,
-    exact_quotient,
-    least,
-    most,
-    negated,
-    plus,
-    times,
-)
+    ZERO, Atom, Guard, Terms, at_example, exact_quotient, least, most, negated, plus, times,
+)  # fmt: skip
 
 _choosing: ContextVar[bool] = ContextVar("_choosing", default=False)
 LEAST, MOST = 2, (1 << 31) - 1  # limits of a symbol; extents of 0 and 1 are no symbols
@@ -40,8 +30,7 @@ INTEGERS = 1 - MOST, MOST - 1  # limits of values that a run gives: those beyond
 
 @dataclass
 class Trace:
-    """The symbols and guards of one trace, and the functions of symbols that it computed (`atoms`).
-    See the fields of `Atom`."""
+    """The symbols and guards of one trace, and the functions of symbols that it computed."""
 
     atoms: list[Atom] = field(default_factory=list)
     guards: dict[Guard, None] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 /* A partition: its 8 most recently used plans by input shapes, the plans derived from their symbols, and counters. */
 #include "core/plans.h"
+#include "core/symbols.h"
 
 /* Returns whether a flat list describes this number of tensors, with counts that exist as open extents. */
 static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count, size_t counts) {

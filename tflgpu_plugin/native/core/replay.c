@@ -1,5 +1,5 @@
 /* A replay: a partition's dispatches with their bind groups, made once and encoded for every inference. */
-#include "core/internal.h"
+#include "core/symbols.h"
 
 /* ---- making ------------------------------------------------------------------------------------------------------- */
 

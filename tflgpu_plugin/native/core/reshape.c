@@ -1,5 +1,5 @@
 /* Changes a replay to other shapes: uniforms, workgroups and sizes. Its pipelines, buffers and bind groups stay. */
-#include "core/internal.h"
+#include "core/symbols.h"
 
 static void put_word(tg_replay *replay, const tg_word *word, int64_t number) {
   uint32_t bits = tgi_word_bits(word->kind, number);

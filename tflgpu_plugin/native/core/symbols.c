@@ -1,5 +1,5 @@
 /* The symbols of a plan: derives everything that depends on the shapes of a run, without calling Python. */
-#include "core/internal.h"
+#include "core/symbols.h"
 
 /* ---- checks -------------------------------------------------------------------------------------------------------- */
 
