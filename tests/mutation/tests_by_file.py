@@ -338,7 +338,6 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "recurrent": ("test_ort_recurrent",),
     "loops": ("test_recurrent_loops",),
     "delegates": ("test_recurrent_loops",),
-    "variables": ("test_kept_states",),
     "einsum": ("test_ort_einsum",),
     "spectral": ("test_ort_spectral", "test_ort_changing_values"),
     "rearranging": ("test_ort_changing_values",),
