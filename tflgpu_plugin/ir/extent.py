@@ -19,11 +19,23 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tflgpu_plugin.ir.polynomial import (
-    ZERO, Atom, Guard, Terms, at_example, exact_quotient, least, most, negated, plus, times,
-)  # fmt: skip
+    MOST,
+    ZERO,
+    Atom,
+    Guard,
+    Terms,
+    at_example,
+    exact_quotient,
+    least,
+    most,
+    negated,
+    plus,
+    quotient_limits,
+    times,
+)
 
 _choosing: ContextVar[bool] = ContextVar("_choosing", default=False)
-LEAST, MOST = 2, (1 << 31) - 1  # limits of a symbol; extents of 0 and 1 are no symbols
+LEAST = 2  # of a symbol (at most MOST); extents of 0 and 1 are no symbols
 EXTENTS = LEAST, MOST
 INTEGERS = 1 - MOST, MOST - 1  # limits of values that a run gives: those beyond may be clamped
 
@@ -335,25 +347,13 @@ def _new_quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     rest, _ = trace.limits(plus(by, negated(terms)))
     if rest is not None and rest >= 1 - up and low is not None and low >= up:
         return outside + up  # between 0 and 1
-    low, high = _limits(up, (low, high), trace.limits(by))
+    low, high = quotient_limits(up, (low, high), trace.limits(by))
     if low == high:
         return outside + low
     inside = at_example(terms, atoms)
     divisor = at_example(by, atoms)
     value = -(-inside // divisor) if up else inside // divisor
     return outside + trace.atom(op, terms, by, value, low, high)
-
-
-def _limits(
-    up: int, above: tuple[int | None, int | None], below: tuple[int | None, int | None]
-) -> tuple[int, int]:
-    """Returns bounds of a quotient (rounded up if `up` is 1), given those of its numerator
-    (`above`) and its denominator (`below`); None stands for an unknown bound."""
-    (low, high), (small, large) = above, below
-    if low is None or low < 0 or small is None or small <= 0:
-        return -MOST, MOST
-    lowest = min(low, up) if large is None else (low + up * (large - 1)) // large
-    return lowest, MOST if high is None else (high + up * (small - 1)) // small
 
 
 def _remainder(a: Any, b: Any, trace: Trace) -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 Terms = tuple[tuple[tuple[int, ...], int], ...]  # ((atoms, coefficient), ...) in order, no zeros
 ZERO: Terms = ()
+MOST = (1 << 31) - 1  # the largest magnitude of an extent
 
 
 class Atom(NamedTuple):
@@ -129,3 +130,15 @@ def exact_quotient(a: Terms, b: Terms) -> Terms | None:
         times = tuple((tuple(sorted((*names, *part))), -n * factor) for names, n in b)
         a = plus(a, times)
     return None
+
+
+def quotient_limits(
+    up: int, above: tuple[int | None, int | None], below: tuple[int | None, int | None]
+) -> tuple[int, int]:
+    """Returns bounds of a quotient (rounded up if `up` is 1), given those of its numerator
+    (`above`) and its denominator (`below`); None stands for an unknown bound."""
+    (low, high), (small, large) = above, below
+    if low is None or low < 0 or small is None or small <= 0:
+        return -MOST, MOST
+    lowest = min(low, up) if large is None else (low + up * (large - 1)) // large
+    return lowest, MOST if high is None else (high + up * (small - 1)) // small

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.extent import MOST, Extent, terms_of
-from tflgpu_plugin.ir.polynomial import negated, plus
+from tflgpu_plugin.ir.extent import Extent, terms_of
+from tflgpu_plugin.ir.polynomial import MOST, negated, plus
 
 
 def is_integer(number: Any) -> bool:

@@ -31,6 +31,15 @@ static const tg_port *port_at(const tgi_run *r, size_t i) {
   return i < inputs ? &r->inputs[i] : &r->outputs[i - inputs];
 }
 
+void tgi_step_views(const tg_replay *replay, const tgi_step *step, tgi_view *views) {
+  tg_buffer *uniforms = replay->buffers[replay->buffer_count - 1];
+  for (size_t i = 0; i < step->pipeline->binding_count; i++) {
+    tg_buffer *buffer = replay->buffers[step->first_binding + i];
+    if (step->pipeline->kinds[i] != 'u') views[i] = tgi_whole_view(buffer);
+    else views[i] = (tgi_view){buffer ? buffer : uniforms, step->uniform_offset, TGI_UNIFORM_BYTES};
+  }
+}
+
 /* ---- the tensors of a run ------------------------------------------------------------------------------------------------ */
 
 static bool is_own(const tg_replay *replay, const tg_buffer *buffer) {

@@ -224,8 +224,7 @@ void tgi_device_unlock(tg_device *device);
 /* Ends an object now or, where another thread has the lock, when that thread unlocks. Never waits. */
 void tgi_end(tg_device *device, tgi_ending *ending);
 
-/* An error scope: catches errors of calls between begin and end. With the device's lock held. End returns 1 with a sentence when
- * there was an error. */
+/* Begin and end an error scope; with the device's lock held. End returns 1 with a sentence when there was an error. */
 unsigned tgi_scope_begin(tg_device *device);
 int tgi_scope_end(tg_device *device, unsigned mark, const char *what, tg_error *err);
 
@@ -304,8 +303,7 @@ typedef struct tgi_step {
   uint32_t uniform_offset;
 } tgi_step;
 
-/* The timestamps that a run takes. TGI_EACH: before the first dispatch and after each. TGI_ENDS: before the first dispatch and
- * twice after the last. */
+/* Timestamps of a run: none, before the first dispatch and after each, or before the first and twice after the last. */
 typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;
 
 /* Encodes steps as one compute pass. `groups` has a bind group for each step that does not use its own; it may be NULL. */
@@ -392,11 +390,6 @@ bool tgi_can_map(const tgi_slot *slot, WGPUMapMode mode);       /* whether it ca
 void tgi_unmap_ports(tg_replay *replay);
 int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
                    tgi_traffic *traffic, tg_error *err);
-/* tgi_timestamps_ready allocates memory for timestamps; tgi_timestamps_read fetches those of a run of the first `steps`
- * dispatches, in nanoseconds (with TGI_EACH, the values of steps that did not run repeat the last one). With the run lock held. */
-int tgi_timestamps_ready(tg_replay *replay, tg_error *err);
-int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
-                        tg_error *err);
 /* Changes a replay to the shapes of a setting; with the run lock held. */
 int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err);
 /* Writes the uniforms to the device if they have changed; with both locks held and a scope open. */

@@ -98,15 +98,6 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   return true;
 }
 
-void tgi_step_views(const tg_replay *replay, const tgi_step *step, tgi_view *views) {
-  tg_buffer *uniforms = replay->buffers[replay->buffer_count - 1];
-  for (size_t i = 0; i < step->pipeline->binding_count; i++) {
-    tg_buffer *buffer = replay->buffers[step->first_binding + i];
-    if (step->pipeline->kinds[i] != 'u') views[i] = tgi_whole_view(buffer);
-    else views[i] = (tgi_view){buffer ? buffer : uniforms, step->uniform_offset, TGI_UNIFORM_BYTES};
-  }
-}
-
 static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
   tgi_view views[TGI_MAX_BINDINGS];
   for (size_t i = 0; i < spec->dispatch_count; i++) {

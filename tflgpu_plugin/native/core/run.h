@@ -55,4 +55,12 @@ void tgi_ports_list_mappings(tgi_run *r);
 void tgi_ports_keep_inputs(const tgi_run *r);
 int tgi_ports_take_outputs(tgi_run *r, tg_error *err);
 
+/* ---- timestamps.c --------------------------------------------------------------------------------------------------- */
+
+/* tgi_timestamps_ready allocates memory for timestamps; tgi_timestamps_read fetches those of a run of the first `steps`
+ * dispatches, in nanoseconds (with TGI_EACH, the values of steps that did not run repeat the last one). With the run lock held. */
+int tgi_timestamps_ready(tg_replay *replay, tg_error *err);
+int tgi_timestamps_read(const tg_replay *replay, size_t steps, tgi_timestamping timestamping, uint64_t *values,
+                        tg_error *err);
+
 #endif

@@ -1,5 +1,5 @@
 /* Timestamps of a run. They are taken inside its pass and fetched afterwards, so that fetching does not count as part of it. */
-#include "core/internal.h"
+#include "core/run.h"
 
 enum {
   MAX_TIMESTAMPS = 4096,           /* in a query set */
