@@ -77,8 +77,8 @@ def _at_the_host(tensor: int) -> Node:
 
 @dataclass
 class Assembly:
-    """Turns recorded launches into a Plan: one walk for memory, one for dispatches. `whole` is the
-    graph before passes rewrote it, which has the shapes and types of the plan's ports."""
+    """Turns recorded launches into a Plan. `whole` is the graph before passes, with the plan's
+    ports."""
 
     whole: Graph
     graph: Graph
@@ -193,8 +193,7 @@ class Assembly:
         return isinstance(source, Constant) and source.whole
 
     def _low(self, source: Source) -> float | None:
-        """Returns the number that a byte of 0 stands for; None for a source that is not stored in
-        bytes."""
+        """Returns the number that a byte of 0 means; None for a source not stored in bytes."""
         root = self.low.root(source) if self.lows else source
         return self.lows.get(root.key) if isinstance(root, Constant) else None
 
@@ -221,8 +220,7 @@ class Assembly:
         return self.graph.nodes[0]
 
     def _pool(self, size: int, limit: int) -> int:
-        """Adds a pool for this many vec4, after zeros for padding if there is room. Software
-        adapters, on which selecting a lane is as fast as selecting an address, get none."""
+        """Adds a pool for this many vec4, after zeros if they fit (GPUs read them as padding)."""
         zeros = 0 if self.low.target.software or size + ZEROS > limit else ZEROS
         return self._buffer("pool", (size + zeros) * VECTOR, zeros * VECTOR)
 
@@ -303,8 +301,7 @@ class Assembly:
         return VECTOR if self.low.target.software else VECTOR * kernels.EIGHT
 
     def _eights(self, source: Source) -> bool:
-        """Whether a kernel can read a source as arrays of eight vec4: a constant stored in a WGSL
-        type."""
+        """Whether kernels can read a source in arrays of eight vec4: a constant in a WGSL type."""
         words = self._half(source) and self.low.target.halves != "native"
         constant = isinstance(self.low.root(source), Constant) and self._low(source) is None
         return constant and not words and not self.low.target.software
@@ -395,8 +392,7 @@ def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def folded_groups(workgroups: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
-    """Returns (groups in x when folded else 0, groups to dispatch): a dispatch with more groups
-    than the limit is folded into two dimensions."""
+    """Returns (groups in x, groups to dispatch) of a dispatch folded to the limit, else 0 first."""
     if all(count <= limit for count in workgroups):
         return 0, workgroups
     total = workgroups[0] * workgroups[1] * workgroups[2]
