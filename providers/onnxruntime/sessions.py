@@ -30,6 +30,12 @@ class Placed(providers.PlacedPartition):
         self.interface = replace(self.interface, part=None)
 
     @property
+    def declared(self) -> Sequence[tuple[providers.HostExtent, ...] | None]:
+        part = self.interface.part
+        assert part is not None
+        return [part.values[name].shape for name in self.interface.inputs]
+
+    @property
     def limits(self) -> Sequence[tuple[int, int] | None]:
         values = self.interface.run_values.values()
         numbers = (providers.INTEGERS if data.dtype.kind == "i" else None for data in values)

@@ -44,6 +44,10 @@ class Placed(providers.PlacedPartition):
         return self.kept.reshaped(given, partition.judge)
 
     @property
+    def declared(self) -> Sequence[tuple[providers.HostExtent, ...] | None]:
+        return self.kept.declared
+
+    @property
     def limits(self) -> Sequence[tuple[int, int] | None]:
         return [providers.EXTENTS] * len(self.kept.keys)
 

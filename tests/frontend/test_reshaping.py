@@ -61,6 +61,36 @@ def test_the_second_shape_makes_symbols_of_what_differs() -> None:
     assert found.values((2, 3)) is None
 
 
+def test_extents_that_the_model_leaves_open_become_symbols_with_others() -> None:
+    reshaping, make = Reshaping(declared=frozenset({1})), Made()
+    assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None
+    found = reshaping.of(given(3, 9, 9, 5), EXTENTS, make)
+    assert found is not None and found.places == ((1, 0), (2, 1), (4, 1))
+    assert reshaping.of(given(6, 8, 8, 5), EXTENTS, make) is found
+
+
+def test_they_do_not_where_a_template_with_them_holds_for_few_shapes() -> None:
+    reshaping, make = Reshaping(declared=frozenset({1})), Made()
+    reshaping.of(given(3, 7, 7, 5), EXTENTS, make)
+    reshaping.of(given(3, 8, 8, 5), EXTENTS, lambda n, trace: int(n[1]) and make(n, trace))
+    found = reshaping.of(given(4, 8, 9, 5), EXTENTS, make)
+    assert found is not None and found.places == ((1, 0), (2, 1), (4, 2))
+    reshaping = Reshaping(declared=frozenset({1}), narrow=1)
+    reshaping.of(given(3, 7, 7, 5), EXTENTS, make)
+    found = reshaping.of(given(3, 9, 9, 5), EXTENTS, make)
+    assert found is not None and found.places == ((2, 0), (4, 0))
+
+
+def test_equal_extents_of_one_tensor_have_symbols_of_their_own() -> None:
+    """Those of another tensor share them in their order."""
+    reshaping, make = Reshaping(), Made()
+    reshaping.of(given(7, 7, 7, 7), EXTENTS, make)
+    found = reshaping.of(given(9, 9, 9, 9), EXTENTS, make)
+    assert found is not None and found.places == ((1, 0), (2, 1), (4, 0), (5, 1))
+    assert found.rooms == [{0: 9, 1: 9}, {0: 7, 1: 7}]
+    assert reshaping.of(given(8, 6, 8, 6), EXTENTS, make) is found
+
+
 def test_extents_that_become_unequal_get_symbols_of_their_own() -> None:
     reshaping, make = Reshaping(), Made()
     for shapes in (given(3, 7, 7, 5), given(3, 9, 9, 5), given(3, 8, 9, 5)):

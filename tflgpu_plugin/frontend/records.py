@@ -28,6 +28,7 @@ from tflgpu_plugin.frontend.reports import (
     Report,
 )
 from tflgpu_plugin.frontend.reshaping import Flat, Lists, Reshaping, Symbolic, flat, symbols
+from tflgpu_plugin.importer.model import HostExtent
 from tflgpu_plugin.importer.subgraph import Again
 from tflgpu_plugin.ir import Refusal, Shape, counts
 from tflgpu_plugin.ir.extent import Trace
@@ -139,6 +140,7 @@ class PlacedPartition:
         limits, make = lists.limits(self.limits), self._maker(partition, lists)
         with reshaping.lock:  # plans of a template replace each other
             try:
+                reshaping.declared = lists.named(self.declared)
                 found = reshaping.of(lists.flat, limits, make)
                 if found is None:
                     return False
@@ -187,6 +189,12 @@ class PlacedPartition:
                 extra = stored_shapes.template_place(self._source, found)
                 partition.store(replace(plan, symbols=None), extra)
         return instance
+
+    @property
+    def declared(self) -> Sequence[tuple[HostExtent, ...] | None]:
+        """Returns the shapes that the model declares for the inputs that select a plan (None: not
+        even a rank)."""
+        raise NotImplementedError
 
     @property
     def limits(self) -> Sequence[tuple[int, int] | None]:

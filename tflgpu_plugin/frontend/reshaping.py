@@ -1,9 +1,9 @@
 """Selects plans for a partition whose input shapes change from run to run.
 
 The first set of shapes gets a plan of its own. For the next set, the extents that differ become
-symbols, and a plan is made with these symbols (a template, see `compile.template`). It also holds
-for other shapes, without calling Python. Integers of a run that decide shapes, such as the bounds
-of a slice, become symbols in the same way."""
+symbols, with those that the model leaves open, and a plan is made with these symbols (a template,
+see `compile.template`). It also holds for other shapes, without calling Python. Integers of a run
+that decide shapes, such as the bounds of a slice, become symbols if they differ."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import threads
+from tflgpu_plugin.importer.model import HostExtent
 from tflgpu_plugin.ir import Shape
 from tflgpu_plugin.ir.extent import EXTENTS, Trace
 
@@ -50,6 +51,25 @@ class Lists:
         """Returns the limits by position, from those of each list."""
         pairs = zip(held, self.parts, strict=True)
         return {k: ends for ends, (start, end) in pairs if ends for k in range(start, end)}
+
+    def named(self, shapes: Sequence[tuple[HostExtent, ...] | None]) -> frozenset[int]:
+        """Returns the positions of extents that have a name in these shapes of the first lists."""
+        pairs = zip(shapes, self.parts, strict=False)
+        return frozenset(
+            k
+            for shape, (start, end) in pairs
+            for k, extent in zip(range(start, end), shape or (), strict=False)
+            if isinstance(extent, str)
+        )
+
+
+def _lists(numbers: Flat) -> list[int]:
+    """Returns for each position in a flat list the position at which its tensor, or run value,
+    begins."""
+    found: list[int] = []
+    while len(found) < len(numbers):
+        found += [len(found)] * (1 + numbers[len(found)])
+    return found
 
 
 @dataclass
@@ -115,6 +135,18 @@ def symbols(
     return tuple(numbers), tuple(places)
 
 
+def _names(runs: Sequence[Flat], positions: Collection[int]) -> dict[int, Hashable]:
+    """Returns the names of symbols at these positions: the numbers of all runs there, and how many
+    extents of the same tensor before them had the same."""
+    lists, found = _lists(runs[0]), dict[int, Hashable]()
+    before = Counter[tuple[Flat, int]]()
+    for k in sorted(positions):
+        numbers = tuple(one[k] for one in runs)
+        found[k] = numbers, before[numbers, lists[k]]
+        before[numbers, lists[k]] += 1
+    return found
+
+
 @dataclass
 class Reshaping:
     """The templates of a partition, and the shapes of its earlier runs (`seen`). `open` holds the
@@ -122,8 +154,10 @@ class Reshaping:
     templates that could not be made or hold for a single value of an extent, `failed` those that
     could not be built. `pinned` counts, for the position of each run value, the latest consecutive
     templates that hold for a single value there: such a number may be an axis. `stored` are plans
-    for a single set of shapes that a cache or a compiled model has, None before it was asked."""
+    for a single set of shapes that a cache or a compiled model has, None before it was asked.
+    `declared` holds the positions of extents that the model leaves open."""
 
+    declared: frozenset[int] = frozenset()
     seen: list[Flat] = field(default_factory=list)
     found: list[Symbolic] = field(default_factory=list)
     open: set[int] = field(default_factory=set)
@@ -175,10 +209,12 @@ class Reshaping:
         self, given: Flat, alike: list[Flat], limits: Limits,
         make: Callable[[Flat, Trace], Template],
     ) -> Symbolic | None:  # fmt: skip
-        """Makes and returns a new template. Numbers that were equal in all runs share a symbol."""
+        """Makes and returns a new template. Numbers that were equal in all runs share a symbol,
+        except axes of one tensor: a picture may be a square by chance."""
         trace, runs = Trace(), (given, *alike)
-        histories = {k: tuple(one[k] for one in runs) for k in sorted(self.open & limits.keys())}
-        numbers, places = symbols(given, histories, limits, trace)
+        # Where a template holds for few shapes, the next has only symbols that runs have changed.
+        opened = self.open if self.narrow else self.open | self.declared
+        numbers, places = symbols(given, _names(runs, opened & limits.keys()), limits, trace)
         if not places:
             return None
         rooms = [{symbol: one[position] for position, symbol in places} for one in runs]

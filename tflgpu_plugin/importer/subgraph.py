@@ -11,7 +11,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
-from tflgpu_plugin.importer.model import HostModel, Value
+from tflgpu_plugin.importer.model import HostExtent, HostModel, Value
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import FOLDED, Graph, Node, Shape, Tensor, counts
 
@@ -20,8 +20,8 @@ from tflgpu_plugin.ir import FOLDED, Graph, Node, Shape, Tensor, counts
 class Subgraph:
     """The nodes of a partition and the shape arithmetic that they need (`arithmetic`, by id), over
     the `table` of their host. `ports` are the inputs of its plans and `others` are inputs of which
-    only the shapes are read; both had `shapes` when the partition was claimed. `states` are the
-    variables that it reads and writes."""
+    only the shapes are read; both had `shapes` when the partition was claimed, and have the shapes
+    `declared` in the model. `states` are the variables that it reads and writes."""
 
     model: HostModel
     table: Table
@@ -31,6 +31,7 @@ class Subgraph:
     states: tuple[str, ...]
     arithmetic: frozenset[int]
     shapes: tuple[Shape, ...]
+    declared: tuple[tuple[HostExtent, ...] | None, ...]
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -116,7 +117,8 @@ def kept(found: Imported, part: Graph) -> Subgraph:
     states = tuple(keys[before] for before, _ in part.states)
     others = tuple(k for k in nodes.inputs if k not in ports and k not in states)
     shapes = tuple(found.graph.tensors[found.ids[k]].shape for k in (*ports, *others))
-    return Subgraph(nodes, table, ports, others, kept_outputs, states, arithmetic, shapes)
+    declared = tuple(model.values[k].shape for k in (*ports, *others))
+    return Subgraph(nodes, table, ports, others, kept_outputs, states, arithmetic, shapes, declared)
 
 
 def _makers(found: Imported, part: Graph) -> set[int]:
