@@ -59,7 +59,7 @@ class Bench:
     ) -> Any:
         """Returns a device buffer with these values at an offset, and some bytes behind them."""
         made = native.call(native.lib.tg_buffer_create, self.instance.program.device,
-                           offset + BYTES + more, usage)  # fmt: skip
+                           offset + BYTES + more, usage, native.lib.TG_TENSOR)  # fmt: skip
         held = native.ffi.gc(made, native.lib.tg_buffer_release)
         if values is not None:
             write_buffer(held, offset, np.ascontiguousarray(values))

@@ -165,8 +165,7 @@ class Assembly:
         )
 
     def _choose_halves(self, sizes: dict[int, int]) -> None:
-        """Chooses which sources are stored as float16, and which products are summed in float16.
-        Small weights are stored as float16 for such products only."""
+        """Chooses what is stored and summed as float16 (small weights are stored so for sums)."""
         able = half_products.candidates(self.low, self._memory)
         small = {w.key for _, w in able.values() if w.vectors < precision.CACHED_VECTORS}
         stored = precision.halves(self.low, self._memory, sizes.__getitem__, small)
@@ -392,7 +391,7 @@ def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def folded_groups(workgroups: tuple[int, int, int], limit: int) -> tuple[int, tuple[int, int, int]]:
-    """Returns (groups in x, groups to dispatch) of a dispatch folded to the limit, else 0 first."""
+    """Returns (groups in x if folded, else 0; groups to dispatch, within the limit per axis)."""
     if all(count <= limit for count in workgroups):
         return 0, workgroups
     total = workgroups[0] * workgroups[1] * workgroups[2]
