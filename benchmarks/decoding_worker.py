@@ -55,23 +55,27 @@ def measured(call: Callable[[], Any]) -> tuple[float, Any]:
 class Decoder:
     """A decoder and its cache: `step` adds a token, or repeats one where the cache does not grow.
 
-    With `bound` the cache stays where the provider keeps it; with `buffer` it has this fixed length
-    and is updated where it is."""
+    With `bound` the cache stays where the provider keeps it, from a first token on; with `buffer`
+    it has this fixed length and is updated where it is."""
 
     def __init__(self, spec: Spec) -> None:
         self.session, self.spec = session(spec), spec
-        self.random, self.length = np.random.default_rng(3), LENGTH
+        self.random, self.length = np.random.default_rng(3), LENGTH - bool(spec.get("bound"))
         self.presents = [output.name for output in self.session.get_outputs()][1:]
         self.pasts = [given.name for given in self.session.get_inputs()][2:]
         self.cache, self.where = [], "cpu"
         for _, heads, _, width in [given.shape for given in self.session.get_inputs()][2:]:
-            shape = 1, heads, spec.get("buffer", LENGTH), width
+            shape = 1, heads, spec.get("buffer", self.length), width
             values = self.random.normal(size=shape).astype(np.float32)
-            where = "gpu" if spec.get("bound") and spec["kind"] != "cpu" else "cpu"
-            self.cache.append(ort.OrtValue.ortvalue_from_numpy(values, where))
+            self.cache.append(ort.OrtValue.ortvalue_from_numpy(values))
+        if spec.get("bound"):
+            self._token(True)
 
     def step(self) -> dict[str, Any]:
         """Returns the milliseconds of the run and the logits."""
+        return self._token(self.spec["grows"])
+
+    def _token(self, grows: bool) -> dict[str, Any]:
         binding = self.session.io_binding()
         ids = self.random.integers(0, WORDS, (1, 1))
         binding.bind_cpu_input("input_ids", ids)
@@ -86,9 +90,9 @@ class Decoder:
         spent, _ = measured(lambda: self.session.run_with_iobinding(binding))
         logits, *made = binding.get_outputs()
         self.where = made[0].device_name()
-        if "buffer" not in self.spec and self.spec["grows"]:
+        if "buffer" not in self.spec and grows:
             self.cache = made
-        self.length += self.spec["grows"]
+        self.length += grows
         return {"ms": spent, "logits": logits.numpy().reshape(-1).tolist()}
 
 

@@ -32,9 +32,10 @@ HALVES = {
 SIDES = {"cpu": Side, "gpu": BoundSide}
 
 
-def test_200_tokens() -> None:
-    both = pair(decoders.gpt, ONE)
-    both.begin(1, decoders.empty(ONE, 1))
+@pytest.mark.parametrize("where", SIDES)
+def test_200_tokens(where: str) -> None:
+    both = pair(decoders.gpt, TWO, SIDES[where])
+    both.begin(1, decoders.empty(TWO, 1))
     for _ in range(200):
         both.step(1)
     both.assert_on_gpu()
