@@ -199,9 +199,13 @@ def test_buffers_grow_by_more_where_they_grow_in_small_steps() -> None:
     reshaping.of(given(3, 120, 7, 5), EXTENTS, make)
     assert found.rooms[0] == {0: 120} and {0: 134} in found.rooms
     reshaping.of(given(3, 400, 7, 5), EXTENTS, make)
-    assert found.rooms[:2] == [{0: 500}, {0: 400}]
-    reshaping.of(given(3, 520, 7, 5), EXTENTS, make)
-    assert found.rooms[:2] == [{0: 650}, {0: 520}]
+    assert found.rooms[0] == {0: 400}
+    reshaping.of(given(3, 450, 7, 5), EXTENTS, make)
+    assert found.rooms[:2] == [{0: 562}, {0: 450}]
+    reshaping.of(given(3, 643, 7, 5), EXTENTS, make)
+    assert found.rooms[0] == {0: 643}
+    reshaping.of(given(3, 734, 7, 5), EXTENTS, make)
+    assert found.rooms[:2] == [{0: 917}, {0: 734}]
 
 
 def test_an_error_reaches_the_caller_and_nothing_is_kept() -> None:

@@ -108,7 +108,7 @@ class Symbolic:
         wide, self.newest = dict(values), values
         for symbol, value in values.items():
             step = value - max(room[symbol] for room in self.rooms)
-            if step > 0:
+            if 0 < 2 * MARGIN * step <= value:  # there cannot be many larger steps
                 small = STEPS * step <= max(value, STEPS)
                 wide[symbol] = value + max(value // MARGIN, STEPS * step if small else 0)
         others = (room for room in self.rooms if any(room[k] > n for k, n in wide.items()))
