@@ -171,7 +171,10 @@ _NATIVE_TFLITE = (
     "test_sanitized",
     "test_lifetimes",
 )
-_TENSORS = ("test_ort_device_memory", "test_ort_tensors", "test_ort_fallback", "test_waiting")
+_TENSORS = (
+    *("test_ort_device_memory", "test_ort_tensor_sequences", "test_ort_tensors"),
+    *("test_ort_fallback", "test_waiting"),
+)
 _NATIVE_ORT = (
     "test_onnxruntime",
     "test_compiled_models",
