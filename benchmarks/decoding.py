@@ -270,7 +270,7 @@ def kept(bench: Bench) -> Iterator[Row]:
                 "steps": LENGTHS}  # fmt: skip
         if bench.turns(spec, 1, (engine,)):
             found = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
-            cells[engine] = f"{len(found)} files, {sum(found) / size:.1f}"
+            cells[engine] = f"{len(found)} files, {sum(found) / size:.2f}"
     figure = f"cache directory after {LENGTHS} lengths: files, bytes by the model's"
     yield Row(figure, cells, "1 file, 1.1")
 

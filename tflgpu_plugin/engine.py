@@ -229,11 +229,11 @@ def packed(
     key, tuning = plans.target_key(part.device.target), part.target.tuning
     made = {"half": part.target.half, "without": sorted(part.target.without)}
     stream = io.BytesIO()
-    plan_file.write(stream, plan, key, tuning, (), {**extra, **made}, arrays)
+    plan_file.write(stream, plan, key, tuning, None, {**extra, **made}, arrays)
     data = stream.getvalue()
     for plan, more in others:
-        known, stream = plan_file.contents(memoryview(data)).images, io.BytesIO()
-        plan_file.write(stream, plan, key, tuning, known, more)
+        before, stream = plan_file.contents(memoryview(data)), io.BytesIO()
+        plan_file.write(stream, plan, key, tuning, before, more)
         data += stream.getvalue()
     return data
 

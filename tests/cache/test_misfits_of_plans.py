@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.cache import test_stored as stored
-from tflgpu_plugin.cache import codec, plan_file
+from tflgpu_plugin.cache import codec, plan_check, plan_file
 from tflgpu_plugin.ir import Buffer, Pipeline, Plan, Weight
 
 MORE = Buffer("pool", 64)  # one that nothing uses
@@ -174,9 +174,9 @@ def test_numbers_that_do_not_fit(name: str) -> None:
 
 def test_more_launches_than_any_model_has(monkeypatch: pytest.MonkeyPatch) -> None:
     many = replace(stored.plan(), dispatches=stored.plan().dispatches[:1] * 5)
-    monkeypatch.setattr(plan_file, "MOST_DISPATCHES", 5)
+    monkeypatch.setattr(plan_check, "MOST_DISPATCHES", 5)
     assert _read(many).plan == many
-    monkeypatch.setattr(plan_file, "MOST_DISPATCHES", 4)
+    monkeypatch.setattr(plan_check, "MOST_DISPATCHES", 4)
     with pytest.raises(plan_file.Damaged, match="the number of dispatches does not fit"):
         _read(many)
 

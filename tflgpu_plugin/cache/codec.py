@@ -26,8 +26,18 @@ ARRAY = "array"  # the key of an array's name
 MAX_EXACT_INTEGER = 1 << 53  # every reader of JSON represents smaller integers exactly
 
 
+class Damaged(ValueError):
+    """Bytes are not a plan for this version; the text continues a sentence about them."""
+
+
 class Mismatch(ValueError):
     """A value that was read does not have the requested type."""
+
+
+def require(true: bool, what: str) -> None:
+    """Raises Mismatch unless something is true."""
+    if not true:
+        raise Mismatch(f"{what} does not fit")
 
 
 def encode(value: Any, arrays: dict[str, Array] | None = None) -> Any:

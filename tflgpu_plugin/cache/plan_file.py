@@ -3,26 +3,27 @@
 Such bytes are a sequence of segments, one for each plan. Layout of a segment (little endian):
 magic, format, crc32 of everything from there to the body, sizes of header and body in bytes,
 checksum of the body; then the header as compressed JSON; then, at the next multiple of 64, the
-body: the packed weights that no earlier segment has, and the writer's own arrays, each at a
-multiple of 64. Nothing in it is ever executed on the host, and every number is checked before it is
-used."""
+body: the packed weights that no earlier segment has, or the order in which they have the words of
+one that it has, and the writer's own arrays, each at a multiple of 64. Nothing in it is ever
+executed on the host, and every number is checked before it is used."""
 
 from __future__ import annotations
 
 import json
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from io import SEEK_END
 from math import prod
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.cache import codec
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Buffer, Dispatch, Graph, Plan, Port, Weight
+from tflgpu_plugin.cache import codec, plan_check, rearranged
+from tflgpu_plugin.cache.codec import Damaged as Damaged
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Graph, Plan, Weight
 
 MAGIC, FORMAT = b"tflgpu\r\n", 6
 PREAMBLE = struct.Struct("<8sIIQQQ")
@@ -31,13 +32,6 @@ ALIGNMENT = 64
 BLOCK = 4096  # bytes whose sum enters the checksum
 READ_BACK = BLOCK << 8  # bytes that are read at a time after they were written
 MOST_TEXT = 256 << 20  # bytes of a header that is not compressed
-UNIFORM_BLOCK = 256
-MOST_DISPATCHES = 1 << 18
-ROLES = ("weights", "uniforms", "pool", "input", "output", "state", "check")
-
-
-class Damaged(ValueError):
-    """The bytes are not a plan for this version; the text continues a sentence about them."""
 
 
 def checksum(parts: Iterable[bytes | memoryview]) -> int:
@@ -54,6 +48,14 @@ def checksum(parts: Iterable[bytes | memoryview]) -> int:
             sums: Array = words.sum(axis=1, dtype=np.uint64)
             crc = zlib.crc32(sums.astype("<u8").tobytes(), crc)
     return crc
+
+
+class Image(NamedTuple):
+    """A packed weight in the body of a segment; with a `source`, the order of that one's words."""
+
+    segment: Segment
+    data: memoryview
+    source: str
 
 
 @dataclass(frozen=True)
@@ -76,14 +78,15 @@ class Segment:
         return checksum([self.body]) == self.checksum
 
     @cached_property
-    def images(self) -> Mapping[str, memoryview]:
+    def images(self) -> Mapping[str, Image]:
         """Returns the packed weights in the body by name. Raises Damaged."""
-        found, end = dict[str, memoryview](), 0
+        found, end = dict[str, Image](), 0
+        kind = tuple[tuple[str, int, str], ...]
         try:
-            for name, size in codec.decode(tuple[tuple[str, int], ...], self.header["images"]):
+            for name, size, source in codec.decode(kind, self.header["images"]):
                 if not 0 <= size <= len(self.body) - end:
                     raise codec.Mismatch("a weight is too long")
-                found[name] = self.body[end : end + size]
+                found[name] = Image(self, self.body[end : end + size], source)
                 end += _aligned(size)
         except (KeyError, ValueError) as error:
             raise Damaged(f"its content is not valid ({error})") from error
@@ -130,12 +133,23 @@ class Contents:
     end: int
 
     @cached_property
-    def images(self) -> Mapping[str, tuple[Segment, memoryview]]:
-        """Returns each packed weight by name, with the segment that has it. Raises Damaged."""
-        found: dict[str, tuple[Segment, memoryview]] = {}
+    def images(self) -> Mapping[str, Image]:
+        """Returns each packed weight by name. Raises Damaged."""
+        found = dict[str, Image]()
         for segment in self.segments:
             for name, image in segment.images.items():
-                found.setdefault(name, (segment, image))
+                found.setdefault(name, image)
+        return found
+
+    @cached_property
+    def complete(self) -> Mapping[str, str]:
+        """Returns the name of a weight that is not in the order of another, by the digest of its
+        values."""
+        found = dict[str, str]()
+        for header in (segment.header for segment in self.segments):
+            for name, digest in zip(header["names"], header["digests"], strict=True):
+                if not self.images[name].source:
+                    found.setdefault(digest, name)
         return found
 
     def stored(self, segment: Segment) -> Stored:
@@ -144,14 +158,16 @@ class Contents:
         header = segment.header
         try:
             plan = codec.decode(Plan, header["plan"])
-            check(plan)
+            plan_check.check(plan)
             names = codec.decode(tuple[str, ...], header["names"])
             weights = tuple(self._weights(plan, names, header["digests"]))
-            first = sum(_aligned(len(image)) for image in segment.images.values())
+            first = sum(_aligned(len(image.data)) for image in segment.images.values())
             arrays = _arrays(header["arrays"], segment.body[first:])
             key, tuning = (_texts(header[name]) for name in ("key", "tuning"))
-            used = dict.fromkeys(id(self.images[name][0]) for name in names)
-            some = tuple(s for s in self.segments if s is segment or id(s) in used)
+            needed = [self.images[name] for name in names]
+            needed += [self.images[image.source] for image in needed if image.source]
+            used = {id(segment), *(id(image.segment) for image in needed)}
+            some = tuple(s for s in self.segments if id(s) in used)
             plan = replace(plan, weights=weights)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise Damaged(f"its content is not valid ({error})") from error
@@ -161,9 +177,14 @@ class Contents:
         self, plan: Plan, names: Sequence[str], digests: Sequence[str]
     ) -> Iterator[Weight]:
         for weight, name, digest in zip(plan.weights, names, digests, strict=True):
-            _, image = self.images[name]
-            _require(len(image) == weight.bytes, "a weight")
-            pack = partial(_same, np.frombuffer(image, np.uint8))
+            image = self.images[name]
+            if image.source:
+                source = self.images[image.source]
+                codec.require(not source.source, "the source of a weight")
+                pack = partial(rearranged.arranged, image.data, source.data, weight.bytes)
+            else:
+                codec.require(len(image.data) == weight.bytes, "a weight")
+                pack = partial(_same, np.frombuffer(image.data, np.uint8))
             yield replace(weight, pack=pack, digest=bytes.fromhex(digest))
 
 
@@ -172,28 +193,29 @@ def write(
     plan: Plan,
     key: Mapping[str, str],
     tuning: Mapping[str, str],
-    known: Collection[str] = (),
+    before: Contents | None = None,
     extra: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Array] | None = None,
 ) -> None:
     """Writes a segment to an empty stream that supports reading and seeking, and packs one weight
-    at a time. It goes behind segments that have the weights with the names `known`. `extra` maps
-    names to JSON values."""
+    at a time. It goes behind the segments `before`, whose weights are not written again. `extra`
+    maps names to JSON values."""
     arrays, names = arrays or {}, [weight.identity.hex() for weight in plan.weights]
-    new = {n: w for n, w in zip(names, plan.weights, strict=True) if n not in known}
+    digests = [weight.values.hex() for weight in plan.weights]
+    new = _new(plan, names, digests, before)
     header = {
         "key": dict(key),
         "tuning": dict(tuning),
         "plan": codec.encode(plan),
-        "digests": [weight.values.hex() for weight in plan.weights],
+        "digests": digests,
         "names": names,
-        "images": [[name, weight.bytes] for name, weight in new.items()],
+        "images": [[name, size, source] for name, (size, source, _) in new.items()],
         "extra": dict(extra or {}),
         "arrays": {name: [array.dtype.name, list(array.shape)] for name, array in arrays.items()},
     }
     text = zlib.compress(json.dumps(header, separators=(",", ":")).encode(), 1)
     start = end = _aligned(PREAMBLE.size + len(text))
-    pieces = [(weight.bytes, weight.pieces()) for weight in new.values()]
+    pieces = [(size, parts) for size, _, parts in new.values()]
     pieces += [(a.nbytes, iter([np.frombuffer(a.tobytes(), np.uint8)])) for a in arrays.values()]
     for size, parts in pieces:
         stream.seek(end)
@@ -207,6 +229,26 @@ def write(
     checked += bytes(start - CHECKED - len(checked))
     stream.seek(0)
     stream.write(struct.pack("<8sII", MAGIC, FORMAT, zlib.crc32(checked)) + checked)
+
+
+def _new(
+    plan: Plan, names: Sequence[str], digests: Sequence[str], before: Contents | None
+) -> dict[str, tuple[int, str, Iterator[Array]]]:
+    """Returns what is written of each weight that the segments `before` do not have, by name: its
+    bytes, the name of the weight whose words it has in another order, if any, and pieces."""
+    found, left = dict[str, tuple[int, str, Iterator[Array]]](), rearranged.MOST
+    for name, digest, weight in zip(names, digests, plan.weights, strict=True):
+        if name in found or (before and name in before.images):
+            continue
+        source = before.complete.get(digest, "") if before else ""
+        if before and source and weight.bytes <= left:
+            left -= weight.bytes
+            text = rearranged.order(weight.image(), before.images[source].data)
+            if text is not None:
+                found[name] = len(text), source, iter([np.frombuffer(text, np.uint8)])
+                continue
+        found[name] = weight.bytes, "", weight.pieces()
+    return found
 
 
 def contents(data: memoryview, growing: bool = False) -> Contents:
@@ -295,60 +337,3 @@ def _arrays(found: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
     if end != len(body):
         raise codec.Mismatch("there are bytes after the last array")
     return arrays
-
-
-def check(plan: Plan) -> None:
-    """Raises Mismatch for inconsistent numbers."""
-    buffers = plan.buffers
-    for buffer in buffers:
-        inside = buffer.bytes >= 0 and 0 <= buffer.zeros <= buffer.bytes
-        _require(buffer.role in ROLES and inside, "a buffer")
-    uniforms = [k for k, buffer in enumerate(buffers) if buffer.role == "uniforms"]
-    _require(len(uniforms) == 1, "the uniform buffer")
-    _require(len(plan.uniforms) <= buffers[uniforms[0]].bytes, "the uniforms")
-    for weight in plan.weights:
-        held = _buffer(buffers, weight.buffer, "weights").bytes
-        _require(weight.offset % 4 == 0 and weight.bytes % 4 == 0, "a weight")
-        _require(0 <= weight.offset <= weight.offset + weight.bytes <= held, "a weight")
-    _require(len(plan.dispatches) <= MOST_DISPATCHES, "the number of dispatches")
-    for dispatch in plan.dispatches:
-        _check_dispatch(plan, dispatch)
-    for role in ("input", "output", "state"):
-        for port in getattr(plan, f"{role}s"):
-            _check_port(buffers, port, role)
-
-
-def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
-    _require(0 <= dispatch.pipeline < len(plan.pipelines), "a dispatch")
-    kinds = plan.pipelines[dispatch.pipeline].kinds
-    _require(len(kinds) == len(dispatch.buffers), "a dispatch")
-    _require(all(0 <= number < len(plan.buffers) for number in dispatch.buffers), "a dispatch")
-    for kind, number in zip(kinds, dispatch.buffers, strict=True):
-        # Kernels also read symbolic constants, which are behind the uniform blocks.
-        _require(kind in {"uniforms": "ur"}.get(plan.buffers[number].role, "rw"), "a binding")
-    end = dispatch.uniform_offset + UNIFORM_BLOCK
-    _require(0 <= dispatch.uniform_offset and end <= len(plan.uniforms), "a dispatch")
-    _require(dispatch.uniform_offset % UNIFORM_BLOCK == 0, "a dispatch")
-    _require(all(0 < count < 1 << 32 for count in dispatch.groups), "a dispatch")
-    # Each workgroup reads or writes bytes of its own; more workgroups would only block the device.
-    bound = {number for number in dispatch.buffers if plan.buffers[number].role != "uniforms"}
-    most = sum(plan.buffers[number].bytes for number in bound)
-    _require(prod(dispatch.groups) <= most, "a dispatch")
-
-
-def _check_port(buffers: tuple[Buffer, ...], port: Port, role: str) -> None:
-    held = _buffer(buffers, port.buffer, role).bytes
-    _require(port.dtype in NUMPY_DTYPES, "a port")
-    _require(all(extent >= 0 for extent in port.shape), "a port")
-    size = prod(port.shape) * np.dtype(NUMPY_DTYPES[port.dtype]).itemsize
-    _require(port.bytes == size <= held, "a port")
-
-
-def _buffer(buffers: tuple[Buffer, ...], number: int, role: str) -> Buffer:
-    _require(0 <= number < len(buffers) and buffers[number].role == role, f"a buffer for {role}")
-    return buffers[number]
-
-
-def _require(true: bool, what: str) -> None:
-    if not true:
-        raise codec.Mismatch(f"{what} does not fit")

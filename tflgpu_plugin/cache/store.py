@@ -137,7 +137,7 @@ class Entry:
             if held is None or _takes(held, extra):
                 handle, part = tempfile.mkstemp(".part", f".{self.path.stem}-", folder)
                 with os.fdopen(handle, "w+b") as stream:  # mode 0600
-                    plan_file.write(stream, plan, key, tuning, held.images if held else (), extra)
+                    plan_file.write(stream, plan, key, tuning, held, extra)
                 with folders.locked(folder):
                     self._place(Path(part), held, key)
                 self._sweep()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tflgpu_plugin import log, native, threads
-from tflgpu_plugin.cache import plan_file
+from tflgpu_plugin.cache import plan_check
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.frontend import stored_shapes
 from tflgpu_plugin.frontend.reports import (
@@ -181,7 +181,7 @@ class PlacedPartition:
     def _settled(self, partition: Partition, found: Symbolic) -> Instance:
         plan = found.template.settled(found.symbols, found.rooms, found.places)
         if found.stored:
-            plan_file.check(plan)
+            plan_check.check(plan)
         instance = partition.built(plan)
         if self._source and not found.stored:
             found.stored = True
