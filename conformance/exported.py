@@ -30,8 +30,8 @@ ARITHMETIC = "Shape arithmetic"  # begins the reason of nodes that hold shapes, 
 
 @dataclass(frozen=True)
 class Found:
-    """One model: its row of the table, the worst error as a share of the tolerance and where, and
-    why nodes stay, by operator and sentence."""
+    """A model's row of the table, its worst error relative to the tolerance and where, and why
+    nodes stay on the CPU, by operator and sentence."""
 
     name: str
     row: Row
@@ -46,7 +46,7 @@ class Found:
 
 
 class HostRefuses(Exception):
-    """The host does not run this model without us either; the text is its own."""
+    """The host does not run this model without the plugin either; the text is the host's."""
 
 
 Runs = tuple[Report, list[Outputs], list[Outputs]]  # the host's outputs, and ours

@@ -1,5 +1,5 @@
-"""The inputs of exported models: those that their exporter has left, which are noise, and the
-same off centre, as pictures and recordings are."""
+"""Inputs of exported models: those that the exporter has written, which are noise, and the same
+with a nonzero mean, like images and recordings."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Lines that say what became worse, what became better, and which models are new."""
+    """Lines that say what got worse, what got better, and which models are new."""
 
     worse: tuple[str, ...]
     better: tuple[str, ...]

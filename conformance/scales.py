@@ -118,7 +118,7 @@ def twins(ops: Sequence[str]) -> Iterator[Case]:
 
 
 def tried(case: Case, seed: int, name: str, count: Count) -> None:
-    """Run the case with the scales of this seed and update `count`; refused models are skipped."""
+    """Runs the case with the scales of this seed and updates `count`; skips refused models."""
     chance = np.random.default_rng([seed, zlib.crc32(case.name.encode())])
     twin = rescaled(case, chance)
     try:

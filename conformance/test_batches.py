@@ -1,5 +1,5 @@
-"""Real models at other batch sizes, up and down again, in one interpreter: every size is planned
-once, and gives the reference kernels' answer."""
+"""Runs real models at other batch sizes, up and down again, in one interpreter: every size is
+planned once, and gives the reference kernels' result."""
 
 from __future__ import annotations
 

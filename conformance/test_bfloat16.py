@@ -43,7 +43,7 @@ def _operators(content: bytes) -> set[str]:
 
 @pytest.mark.parametrize(("family", "case"), _cases())
 def test_tensors(family: str, case: Case, book: Book, pytestconfig: pytest.Config) -> None:
-    """Inputs, constants and outputs of bfloat16."""
+    """Inputs, constants and outputs are bfloat16."""
     who: dict[str, Any] = {
         "test": "", "kind": "bfloat16 tensors", "family": family, "op": case.op,
         "case": f"bf16: {case.name}", "dtype": "bf16", "version": case.version,

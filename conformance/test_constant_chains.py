@@ -1,5 +1,5 @@
-"""Chains of constants, cut at random between us and the host, whose own delegate is beside ours:
-what it keeps as weights of its own is never read here."""
+"""Tests chains of constants that are cut at random between the plugin and the host, whose own
+delegate runs beside it: what that keeps as its weights is never read here."""
 
 from __future__ import annotations
 

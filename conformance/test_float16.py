@@ -69,7 +69,7 @@ def _few() -> list[Any]:
 @pytest.mark.onnxruntime
 @pytest.mark.parametrize(("family", "case"), _few())
 def test_tensors(family: str, case: Case, book: Book, pytestconfig: pytest.Config) -> None:
-    """Inputs, constants and outputs of float16."""
+    """Inputs, constants and outputs are float16."""
     from conformance import advertised
 
     who: dict[str, Any] = {

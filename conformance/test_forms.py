@@ -1,5 +1,5 @@
-"""Every form in turn is refused by a quirk, by the option and by the variable: another form, or the
-CPU, then gives the right answer."""
+"""Each form is refused by a quirk, by the option and by the variable: another form, or the CPU,
+then gives the right result."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ FAMILIES = tuple(dict.fromkeys(op.family for op in ops.rows().values() if op.for
 def test_in_a_host_forms_are_refused_one_by_one_and_all(
     family: str, options: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the option, by the variable, and by quirks: the node is computed in another form, or left
-    to the CPU with the reason."""
+    """It is refused by the option, by the variable, and by quirks: the node is computed in another
+    form, or left to the CPU with the reason."""
     own = adapter.open_device(adapter.select(options.get("adapter"))).target
     given = {**options, "force": True}
     for form, case in own_form(family, own):

@@ -67,7 +67,7 @@ def close(
     found: tuple[float, str],
     model: bytes,
 ) -> None:
-    """Record a graph case; `problem` is what is wrong with where its nodes ran."""
+    """Records a graph case; `problem` says what is wrong with where its nodes ran."""
     share, text = found
     outcome = FAIL if problem or not share <= 1.0 else PASS
     where = f"{host_name} {host.version(host_name)}"
@@ -107,7 +107,7 @@ def test_graph(
 def test_resize_and_back(
     host_name: str, beside: str | None, options: Mapping[str, Any], book: Book
 ) -> None:
-    """Another size and the first one again: nothing of a former size is left."""
+    """After another size and the first one again, nothing of the former size is left."""
     content = graph_cases.resizable().to_bytes()
     delegate = host.load_delegate(host_name, {**options, "force": True})
     kernels = beside or "reference"
@@ -131,7 +131,7 @@ def test_resize_and_back(
 def test_two_interpreters(
     host_name: str, beside: str | None, options: Mapping[str, Any], book: Book
 ) -> None:
-    """Two on one delegate, invoked in turns with different data."""
+    """Two interpreters share one delegate and are invoked in turns with different data."""
     model = graph_cases.diamonds()
     content, feeds = model.to_bytes(), feeds_of(model, 6)
     expected = host.cached_on_cpu(content, feeds, host_name)
@@ -155,7 +155,7 @@ def test_fused_pattern(
     pattern: str, host_name: str, options: Mapping[str, Any], book: Book,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """A pattern that passes merge, against the same nodes one by one, and against the CPU."""
+    """A pattern that passes merge is compared with the same nodes one by one, and with the CPU."""
     model = graph_cases.FUSED[pattern]()
     content, feeds = model.to_bytes(), feeds_of(model)
     expected = host.cached_on_cpu(content, feeds, host_name)

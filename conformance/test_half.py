@@ -46,7 +46,8 @@ def test_case(family: str, case: Case, pytestconfig: pytest.Config, book: Book) 
 
 @pytest.mark.parametrize("family", [f for f in FAMILIES if half_cases.nodes(f)])
 def test_nodes(family: str, pytestconfig: pytest.Config, book: Book) -> None:
-    """Normalizations, reductions over 65,504 and the like, against numpy in float64."""
+    """Normalizations, reductions above 65,504 and similar nodes are compared with numpy in
+    float64."""
     wanted, wrong = pytestconfig.getoption("--adapter", default=None), []
     for case in half_cases.nodes(family):
         verdict = half_cases.run_node(family, case, wanted)

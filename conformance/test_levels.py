@@ -139,7 +139,7 @@ def halves(op: str, dtype: str, ratio: tuple[float, float], zero: int) -> tuple[
 
 @pytest.mark.parametrize("op", HALVED)
 def test_halves_of_levels(op: str, host_name: str, book: Book) -> None:
-    """Fixed point rounds twice, and not alike for numbers below zero."""
+    """Fixed-point arithmetic rounds twice, and differently for negative numbers."""
     made = (
         halves(op, dtype, ratio, zero)
         for dtype in ("i8", "u8")

@@ -94,8 +94,8 @@ def test_agrees_with_the_cpu(
 def test_agrees_as_users_run_it(
     entry: Mapping[str, Any], name: str, options: Mapping[str, Any], book: Book
 ) -> None:
-    """With the host's own delegate beside ours, as `Interpreter` has it when nothing is said. Where
-    nothing is left for it, the host that `test_agrees_with_the_cpu` runs has run just this."""
+    """The host's own delegate runs beside ours, as by default. If nothing is left for it,
+    `test_agrees_with_the_cpu` has tested the same."""
     content = model_inputs.path(entry).read_bytes()
     if not host.registers(content, name, "default") and not tflite_file.custom_operators(content):
         pytest.skip(f"{name} lacks an operator of this model")
@@ -120,7 +120,8 @@ def test_agrees_as_users_run_it(
 def test_a_stream_agrees(
     entry: Mapping[str, Any], name: str, options: Mapping[str, Any], book: Book
 ) -> None:
-    """Run after run, what is kept included; all that computes is one partition."""
+    """Results are compared in each run, including variables; all nodes that compute are one
+    partition."""
     outcome = streams.compare(entry, name, options)
     share, text = max((c.share, c.text) for c in outcome.comparisons)
     place, case = outcome.placement, f"{real_models.stem(entry)} stream"
@@ -138,7 +139,8 @@ def test_a_stream_agrees(
     "entry", [pytest.param(e, id=real_models.stem(e)) for e in MODELS if e["kind"] in INTEGER]
 )
 def test_every_node_of_integer_models(entry: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Each node alone, with the input that it has in a run, by the rule of its op's row."""
+    """Each node runs alone, with its input from a run of the model, and is judged by the rule of
+    its op's row."""
     content = model_inputs.path(entry).read_bytes()
     name, kernels = host.oracle(content)
     if kernels != "reference":
@@ -174,9 +176,9 @@ def test_half_of_a_dynamic_range_model(
 
 
 def test_hybrid_kernels_of_the_cpu_amplify_one_bit() -> None:
-    """Why a model of which they compute a part has a wider bound: on the CPU alone, its unchanged
-    file, one bit in the input moves the answer by more than a hundred times what float32 models
-    are allowed."""
+    """This explains the wider bound of models of which they compute a part: on the CPU alone, with
+    the unchanged file, a one-bit change of an input changes the result by more than a hundred times
+    the tolerance of float32 models."""
     found = [e for e in MODELS if real_models.stem(e) == "style_transfer_quantized_dynamic"]
     if not found:
         pytest.skip("style_transfer_quantized_dynamic is not among the models")
@@ -191,7 +193,7 @@ def test_hybrid_kernels_of_the_cpu_amplify_one_bit() -> None:
 
 
 def _same_boxes(wanted: Outputs, got: Outputs) -> None:
-    """Classes and counts are equal, box corners nearly."""
+    """Whether classes and counts are equal, and box corners nearly equal."""
     np.testing.assert_array_equal(wanted[1], got[1])
     np.testing.assert_array_equal(wanted[3], got[3])
     np.testing.assert_allclose(wanted[0], got[0], atol=tolerance.BOX)
@@ -200,8 +202,8 @@ def _same_boxes(wanted: Outputs, got: Outputs) -> None:
 @pytest.mark.parametrize("name", host.installed())
 @pytest.mark.parametrize("stem", (*real_models.DOCUMENTED, *model_inputs.CUSTOM))
 def test_documented_models_run_on_the_gpu(stem: str, name: str, options: Mapping[str, Any]) -> None:
-    """The unchanged file, every node in one partition, also of models with operators that the host
-    itself lacks."""
+    """The file is unchanged and every node is in one partition, even for models with operators that
+    the host lacks."""
     entry = next((e for e in MODELS if real_models.stem(e) == stem), None)
     if entry is None:
         pytest.skip("not among the models, or no installed host has its operators")

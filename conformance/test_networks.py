@@ -69,7 +69,7 @@ def test_in_onnxruntime(name: str, pytestconfig: pytest.Config) -> None:
 
 
 def agrees(expected: list[Outputs], got: list[Outputs], placement: Placement) -> None:
-    """Every node ran here, and every output is right; two inputs have two answers."""
+    """Asserts that every node ran here, every output is right, and two inputs give two results."""
     assert placement.on_gpu == placement.total, placement.sentences
     assert placement.failures == 0 and set(placement.runs) == {len(SEEDS)}
     for feed, (wanted, found) in enumerate(zip(expected, got, strict=True)):

@@ -17,7 +17,7 @@ from tflgpu_plugin.ops import FAMILIES
 @pytest.mark.adapter
 @pytest.mark.parametrize("family", [f for f in FAMILIES if family_nodes(f)])
 def test_nodes(family: str, options: Mapping[str, Any], book: Book) -> None:
-    """One test for a family, one record for each of its cases."""
+    """There is one test per family, and one record for each of its cases."""
     wanted = options.get("adapter")
     targets = variant_targets(wanted)
     wrong = []

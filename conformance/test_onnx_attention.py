@@ -23,8 +23,8 @@ ALL = ("y", "key", "value")
 @dataclass(frozen=True)
 class Form:
     """One node; `inputs` are fed (None: absent), those at the positions `fixed` are constants,
-    `outputs` are its results ("": not asked for). The one at `counted` is how many columns a
-    mask has where extents are open."""
+    `outputs` are its results ("": not requested). The output at `counted` is the number of columns
+    of a mask if extents are open."""
 
     op: str
     inputs: Sequence[Array | None]

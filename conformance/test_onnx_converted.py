@@ -65,7 +65,7 @@ def test_converted(family: str, case: Case, book: Book, pytestconfig: pytest.Con
 def close(
     book: Book, kind: str, family: str, case: Case, model: bytes | str, wanted: str | None
 ) -> None:
-    """Run an ONNX model with a case's inputs and record it; a text says why there is none."""
+    """Runs an ONNX model with a case's inputs and records it; a text says why there is no model."""
     who: dict[str, Any] = {
         "test": "", "kind": kind, "family": family, "op": case.op,
         "case": case.name if kind == "converted" else f"{kind}: {case.name}",

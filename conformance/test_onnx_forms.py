@@ -28,7 +28,7 @@ CONTRIB = "com.microsoft"
 @dataclass(frozen=True)
 class Form:
     """One node; `shapes` are those of its float inputs, fed with values from `low` to 1,
-    `constants` the inputs after them (None: absent), `outputs` its results ("": not asked for)."""
+    `constants` the inputs after them (None: absent), `outputs` its results ("": not requested)."""
 
     op: str
     shapes: Sequence[tuple[int, ...]]

@@ -32,7 +32,7 @@ def wanted(pytestconfig: pytest.Config) -> str | None:
 def close(
     book: Book, kind: str, name: str, problem: str, found: tuple[float, str], model: bytes
 ) -> None:
-    """Record a graph case; `problem` is what is wrong with where its nodes ran."""
+    """Records a graph case; `problem` says what is wrong with where its nodes ran."""
     share, text = found
     outcome = FAIL if problem or not share <= 1.0 else PASS
     label = onnx_host.label()
@@ -62,7 +62,7 @@ def test_graph(graph: GraphCase, book: Book, wanted: str | None) -> None:
 
 
 def test_parts_of_a_split(book: Book, wanted: str | None) -> None:
-    """Two outputs of one node: both are outputs of the model, and one is read by the CPU, too."""
+    """Both outputs of the node are outputs of the model, and the CPU reads one of them, too."""
     from onnx import TensorProto, helper
 
     nodes = [
@@ -87,7 +87,7 @@ def test_parts_of_a_split(book: Book, wanted: str | None) -> None:
 
 
 def test_resize_and_back(book: Book, wanted: str | None) -> None:
-    """Symbolic extents: another size and the first one again in one session."""
+    """Extents are symbolic: one session runs another size and the first one again."""
     content = onnx_twins.convert(graph_cases.resizable())
     feeds = []
     for k, size in enumerate([(6, 5), (11, 13), (1, 1), (6, 5), (11, 13)]):
@@ -100,7 +100,7 @@ def test_resize_and_back(book: Book, wanted: str | None) -> None:
 
 
 def test_two_sessions(book: Book, wanted: str | None) -> None:
-    """Two sessions of one model, run in turns with different data."""
+    """Two sessions of one model run in turns with different data."""
     model = graph_cases.diamonds()
     content, feeds = onnx_twins.convert(model), feeds_of(model, 6)
     both = [onnx_host.session(content, wanted) for _ in range(2)]
@@ -112,7 +112,7 @@ def test_two_sessions(book: Book, wanted: str | None) -> None:
 
 @pytest.mark.parametrize("pattern", graph_cases.FUSED)
 def test_fused_pattern(pattern: str, book: Book, wanted: str | None) -> None:
-    """A pattern that passes merge, between the transposes of NCHW operators."""
+    """A pattern that passes merge is between the transposes of NCHW operators."""
     model = graph_cases.FUSED[pattern]()
     content, feeds = onnx_twins.convert(model), feeds_of(model)
     run = onnx_host.run_on_gpu(content, feeds, wanted)

@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=stem)
 def test_float16_models(entry: Mapping[str, Any], pytestconfig: pytest.Config) -> None:
-    """The GPU gets as many nodes as of the float32 model; answers are those of float32 over the
+    """The GPU gets as many nodes as of the float32 model; results are those of float32 over the
     same weights, rounded once."""
     wanted = pytestconfig.getoption("--adapter", default=None)
     model, half = load(entry), onnx_half.float16(load(entry))
@@ -53,7 +53,8 @@ def test_float16_models(entry: Mapping[str, Any], pytestconfig: pytest.Config) -
 
 
 def _near(k: int, want: Any, have: Any) -> None:
-    """Within the bound of float32, and half a unit in the last place of float16."""
+    """Whether the difference is within the bound of float32 plus half a unit in the last place of
+    float16."""
     if want.dtype.kind != "f":
         np.testing.assert_array_equal(want, have)
         return

@@ -79,7 +79,7 @@ def test_network(
     book: Book,
     pytestconfig: pytest.Config,
 ) -> None:
-    """In each format of the quantizer."""
+    """Runs the network in each format of the quantizer."""
     wanted = pytestconfig.getoption("--adapter", default=None)
     who: dict[str, Any] = {
         "test": "", "kind": "8 bits", "op": network.op, "family": family, "dtype": kind[0],
@@ -131,14 +131,16 @@ def test_contributed(
 def test_blocks(
     name: str, model: bytes, feed: Any, book: Book, pytestconfig: pytest.Config
 ) -> None:
-    """Not optimized: the host then has float32 weights, too, and rounds no activations."""
+    """The model is not optimized: otherwise the host has float32 weights, too, and does not round
+    activations."""
     _same(f"blocks {name}", model, feed, False, book, pytestconfig)
 
 
 def _same(
     case: str, model: bytes, feed: Any, optimize: bool, book: Book, pytestconfig: pytest.Config
 ) -> None:
-    """All on the GPU, with the witnesses' results: float32 or stored numbers."""
+    """Asserts that all nodes are on the GPU, with the witnesses' results: float32 or stored
+    numbers."""
     ours, theirs = sessions(model, pytestconfig.getoption("--adapter", default=None), optimize)
     (got,) = ours.run(None, feed)
     placed = onnx_host.placement(ours)
@@ -168,7 +170,8 @@ def _same(
 def test_what_stays_on_the_cpu(
     form: str, options: dict[str, str], left: str, pytestconfig: pytest.Config
 ) -> None:
-    """All that is quantized, or the whole groups of the nodes named; the results are the same."""
+    """All quantized nodes, or the entire groups of the named nodes, stay on the CPU; the results
+    are equal."""
     (network,) = (network for network in NETWORKS if network.op == "chain")
     model = onnx_quantized.quantize(network, form, KINDS[1])
     wanted = pytestconfig.getoption("--adapter", default=None)

@@ -1,4 +1,4 @@
-"""The suite tests itself: kernels made wrong on purpose must be caught, in every family."""
+"""The suite tests itself: deliberately wrong kernels must be detected in every family."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEDS = range(20)  # of random graphs, for what no operator shows alone
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_wrong_kernels_are_caught(family: str, options: Mapping[str, Any], book: Book) -> None:
-    """Each defect that touches a kernel of the family makes some case of it fail."""
+    """Each defect that affects a kernel of the family makes some case of it fail."""
     missed, touched = [], 0
     for defect in DEFECTS:
         found = hunt(family, defect, options.get("adapter"))
@@ -38,7 +38,7 @@ def test_wrong_kernels_are_caught(family: str, options: Mapping[str, Any], book:
 
 
 def test_a_wrong_kernel_fails_through_a_host(host_name: str, options: Mapping[str, Any]) -> None:
-    """The way that `test_ops` goes sees the defect, too, and passes without it."""
+    """The procedure of `test_ops` also detects the defect, and passes without it."""
     case = check.family_cases("conv")[0]
     with injected(DEFECTS[0]):
         wrong = check.through_host(case, host_name, options)
@@ -47,7 +47,7 @@ def test_a_wrong_kernel_fails_through_a_host(host_name: str, options: Mapping[st
 
 
 def test_lanes_beyond_the_last_channel(host_name: str, options: Mapping[str, Any]) -> None:
-    """Pad lanes that are not zero are caught by some graph: the next node sums them."""
+    """Some graph detects padding lanes that are not zero: the next node sums them."""
     for seed in SEEDS:
         model, feeds = random_graphs.build(seed)
         content = model.to_bytes()
@@ -68,7 +68,7 @@ def test_lanes_beyond_the_last_channel(host_name: str, options: Mapping[str, Any
 def test_a_refusal_inside_the_row_is_seen(
     name: str, verdict: str, options: Mapping[str, Any]
 ) -> None:
-    """A node test that our provider must leave out; uint64 is beyond the row of Add."""
+    """Our provider must leave out a node test; uint64 is outside of the row of Add."""
     node_tests = pytest.importorskip("conformance.onnx_node_tests")
     onnx_host.device(options.get("adapter"))
     case = next(case for case in node_tests.cases(name) if case.name == name)

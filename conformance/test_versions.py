@@ -37,7 +37,7 @@ ELSEWHERE = {
 
 @dataclass(frozen=True)
 class Version:
-    """One version of an operator, in the smallest of its cases. `name` is the case's."""
+    """One version of an operator, in the smallest of its cases. `name` is the name of the case."""
 
     op: str
     version: int

@@ -18,7 +18,7 @@ from tflgpu_plugin.ir import Graph
 
 
 class Source(NamedTuple):
-    """A graph, or several, that are made when they are asked for."""
+    """A graph, or several, made on demand."""
 
     name: str
     graphs: Callable[[], Sequence[Graph]]

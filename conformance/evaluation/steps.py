@@ -1,4 +1,4 @@
-"""Applies fused steps to a result in numpy, with the numbers that they carry."""
+"""Applies epilogue ops to a result in numpy, with the parameters that they carry."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""Models: built operator by operator, graphs of a few, real ones and what they are fed."""
+"""Models for tests: built operator by operator, graphs of a few operators, and real ones with their
+inputs."""

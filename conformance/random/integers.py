@@ -26,12 +26,12 @@ KINDS: dict[np.dtype[Any], int] = {
 
 
 class Unfit(Exception):
-    """Raised when a drawn graph has no answer, or one that is too large."""
+    """Is raised if a random graph has no answer, or one that is too large."""
 
 
 @dataclass
 class Made:
-    """A model, the values to feed it, and those that its outputs must have."""
+    """A model, its inputs, and the values that its outputs must have."""
 
     content: bytes
     feeds: list[Array]
@@ -41,7 +41,7 @@ class Made:
 
 @dataclass
 class Drawing:
-    """A graph under construction: names of values, and what they are for the values fed."""
+    """A graph under construction: names of values, and the values that they have for the inputs."""
 
     chance: random.Random
     numbers: np.random.Generator
@@ -85,7 +85,7 @@ class Drawing:
         return name
 
     def add(self, op: str, reads: Sequence[str], *results: Any, **attributes: Any) -> None:
-        """A node, and what it gives. Raises Unfit."""
+        """Adds a node and returns its result. Raises Unfit."""
         found = [np.asarray(result) for result in results]
         for value in found:
             large = value.size and value.dtype.kind in "if" and np.abs(value.astype(float)).max()
@@ -265,7 +265,7 @@ def taken(d: Drawing) -> None:
 
 
 def enlarged(d: Drawing) -> None:
-    """The nearest of a longer last axis."""
+    """Adds a nearest-neighbour enlargement of the last axis."""
     a = d.pick("int32")
     x, factor = d.values[a], d.chance.choice((2, 3))
     if not 2 <= x.ndim <= 4:

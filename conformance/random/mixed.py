@@ -1,5 +1,5 @@
-"""Single TFLite operators that move elements, over stored numbers of several quantizations: each
-input and the result have one by chance, often the same."""
+"""Tests single TFLite operators that move elements, over stored numbers with several quantizations:
+each input and the result have a random one, often the same."""
 
 from __future__ import annotations
 

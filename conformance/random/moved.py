@@ -27,7 +27,7 @@ SHAPES = ((4,), (2, 3), (3, 8), (1, 4, 4), (2, 3, 5), (1, 4, 6, 4), (2, 2, 3, 5)
 
 
 class Moves(Drawing):
-    """A graph of one type of stored numbers and one opset."""
+    """A graph with one type of stored numbers and one opset."""
 
     kind: str = "uint8"
     opset: int = WIDE
@@ -140,7 +140,7 @@ def split(d: Moves) -> None:
 
 
 def scattered(d: Moves) -> None:
-    """Elements of one among those of another."""
+    """Adds a scatter of the elements of one value into another."""
     a = d.stored()
     x = d.values[a]
     b = d.alike(a)

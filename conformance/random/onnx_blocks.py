@@ -18,7 +18,7 @@ LARGEST_FILTER = 600
 
 
 def attention(m: Maker) -> None:
-    """Heads that are split off, multiplied and put together again."""
+    """Adds attention: heads are split, multiplied and joined again."""
     x = m.pick(3)
     width = x.shape[2]
     heads = m.choose.choice([n for n in range(1, width + 1) if width % n == 0])
@@ -69,7 +69,7 @@ def _masked(m: Maker, scores: str, length: int) -> str:
 
 
 def _places(m: Maker) -> None:
-    """Heads whose values turn in pairs, one of each half, or neighbours."""
+    """Adds a rotary embedding: pairs are elements of both halves of a head, or neighbours."""
     x = m.pick(3)
     batch, length, width = x.shape
     depths = [n for n in (8, 16, 24, 4, 6) if width % n == 0]
@@ -96,7 +96,7 @@ def _places(m: Maker) -> None:
 
 
 def _residual(m: Maker) -> None:
-    """A layer with its activation and a gate, added to its input."""
+    """Adds a layer with its activation and a gate, plus its input."""
     x = m.pick(4)
     channels = x.shape[1]
     spread = (1 / (3 * channels)) ** 0.5
@@ -127,7 +127,7 @@ def _recurrent(m: Maker) -> None:
 
 
 def _slices_joined(m: Maker) -> None:
-    """Parts of one tensor, some of them changed, one after another."""
+    """Adds slices of one tensor, some of them changed, joined again."""
     x = m.pick(1, 2, 3, 4, 5)
     axis = m.choose.choice([a for a, n in enumerate(x.shape) if n > 1])
     parts: list[Value | str] = [x] if m.choose.random() < 0.3 else []
@@ -140,7 +140,7 @@ def _slices_joined(m: Maker) -> None:
 
 
 def _quarters_joined(m: Maker) -> None:
-    """Every other row and column, one after the other."""
+    """Adds the four subsets of every other row and column, joined."""
     x = m.pick(4)
     places = [(row, column) for row in (0, 1) for column in (0, 1)]
     ends, axes, steps = m.ints(WHOLE, WHOLE), m.ints(2, 3), m.ints(2, 2)
@@ -149,7 +149,7 @@ def _quarters_joined(m: Maker) -> None:
 
 
 def _shuffle(m: Maker) -> None:
-    """Channels of groups taken in turn."""
+    """Adds a channel shuffle: the groups' channels alternate."""
     x = m.pick(4)
     _, channels, height, width = x.shape
     groups = m.choose.choice([n for n in range(1, channels + 1) if channels % n == 0])
@@ -159,7 +159,7 @@ def _shuffle(m: Maker) -> None:
 
 
 def _turned_there_and_back(m: Maker) -> None:
-    """An operator in another order of axes."""
+    """Adds an operator between a transpose and its inverse."""
     x = m.pick(2, 3, 4)
     perm = m.choose.sample(range(len(x.shape)), len(x.shape))
     kept = [x.shape[p] if m.choose.random() < 0.6 else 1 for p in perm]
@@ -177,7 +177,8 @@ def _less_its_mean(m: Maker) -> None:
 
 
 def _normalized(m: Maker) -> None:
-    """Rows, or other axes, over the root of their mean square, with or without their mean."""
+    """Adds rows, or other axes, divided by the root of their mean square, with or without
+    subtracting the mean."""
     x = m.pick(2, 3, 4)
     axis = m.choose.choice((-1, -1, 1))
 
@@ -196,7 +197,7 @@ def _normalized(m: Maker) -> None:
 
 
 def _groups(m: Maker) -> None:
-    """Groups of channels, as torch normalizes them."""
+    """Adds a normalization of groups of channels in torch's form."""
     x = m.pick(3, 4)
     channels = x.shape[1]
     count = m.choose.choice([n for n in (1, 2, 3, channels) if channels % n == 0])
@@ -259,7 +260,7 @@ def _whole_numbers(m: Maker) -> None:
 
 
 def _branches(m: Maker) -> None:
-    """Bodies that read values of the graph around them."""
+    """Adds an If whose branches read values of the outer graph."""
     x = m.pick()
 
     def body(op: str) -> object:

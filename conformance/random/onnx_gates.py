@@ -12,7 +12,7 @@ LIMITED = ("HardSigmoid", "Sigmoid", "spelled", "spelled", "Tanh", "Exp", "")
 
 
 def gates(m: Maker) -> None:
-    """One block, or two, one after the other."""
+    """Adds one such block, or two in sequence."""
     pick = m.choose.choice
     width = pick(WIDTHS)
     x = Value(m.name("x"), (pick((1, 1, 1, 2)), width, *pick(IMAGES)))

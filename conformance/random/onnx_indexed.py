@@ -160,7 +160,7 @@ def _deformed(m: Maker) -> None:
 
 
 def _columns(m: Maker) -> None:
-    """Patches of 2 x 3 put together again: as many columns as there are places."""
+    """Adds patches of 2 x 3 put together (Col2Im), with as many columns as there are positions."""
     x = m.pick(4)
     batch, channels, height, width = x.shape
     taps = m.step("Reshape", x, m.ints(batch, channels, height * width))
@@ -181,7 +181,7 @@ def _unit(m: Maker) -> None:
 
 
 def _many_axes(m: Maker) -> None:
-    """A product between ones."""
+    """Adds a product between axes of extent 1."""
     x = m.pick(3, 4)
     *outer, width = x.shape
     wide = m.step("Reshape", x, m.ints(1, *outer[:-1], 1, *[1] * (5 - len(x.shape)),
@@ -215,7 +215,7 @@ def _in_blocks(m: Maker, rows: int, width: int) -> tuple[Array, str, dict[str, A
 
 
 def _rows_in_blocks(m: Maker) -> None:
-    """Rows of a table, by the places of the largest."""
+    """Adds rows of a table, at the indices of largest elements."""
     x = m.pick(2, 3, 4, exact=True)
     rows, width = x.shape[-1], 32 * m.choose.randint(1, 3)
     data, scales, how = _in_blocks(m, rows, width)

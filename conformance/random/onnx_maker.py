@@ -80,7 +80,7 @@ class Maker:
 
     def add(self, op: str, *reads: Value | str, outputs: int = 1, kind: int = FLOAT,
             exact: bool = False, **attributes: Any) -> None:  # fmt: skip
-        """A node whose results others may read; it is taken out when the host refuses it."""
+        """Adds a node whose results others may read; removes it if the host refuses it."""
         self.keep(self.node(op, reads, outputs, attributes), kind, exact)
 
     def keep(self, names: list[str], kind: int = FLOAT, exact: bool = False) -> None:

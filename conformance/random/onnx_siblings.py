@@ -44,7 +44,7 @@ def _convolved(m: Maker, x: Value, width: int, kernel: int, stride: int, then: s
 
 
 def _read(m: Maker, x: Value, value: Value, made: list[Value]) -> None:
-    """The model has what is read of it, or itself."""
+    """Makes these values, or their readers' results, outputs of the model."""
     form = m.choose.choice(("layer", "layer", "first", "last", "moved", "flat", "sum", "own"))
     width, image = value.shape[1], value.shape[2:]
     if form == "layer":

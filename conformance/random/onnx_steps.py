@@ -97,7 +97,7 @@ def _unary(m: Maker) -> None:
 
 
 def _guarded(m: Maker) -> None:
-    """Functions of a limited domain, with what keeps their input inside."""
+    """Adds a function with a limited domain, and ops that keep its input inside."""
     x = m.pick()
     op = m.choose.choice(("Sqrt", "Log", "Exp", "Reciprocal", "Div", "Pow"))
     if op == "Exp":
@@ -181,7 +181,7 @@ def _reshape(m: Maker) -> None:
 
 
 def _by_arithmetic(m: Maker) -> None:
-    """A shape worked out from the tensor's own, as exporters write it."""
+    """Adds a shape that is computed from the tensor's own shape, as exporters write it."""
     x = m.pick(3, 4)
     shape = m.step("Shape", x)
     batch = m.step("Gather", shape, m.ints(0), axis=0)

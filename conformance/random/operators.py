@@ -49,7 +49,7 @@ class Single:
 
 
 class Chance:
-    """Numbers by chance, the same for a seed."""
+    """A seeded source of random numbers."""
 
     def __init__(self, seed: int) -> None:
         self.random, self.numbers = random.Random(seed), np.random.default_rng(seed)

@@ -37,7 +37,7 @@ MAX_SOFTMAX_AXIS = 512  # axis of a softmax: the host's sums of 8-bit values ove
 
 @dataclass
 class _Writer:
-    """`made` maps tensors of the float32 model to those of the 8-bit one."""
+    """Writes the 8-bit model; `made` maps tensors of the float32 model to its tensors."""
 
     source: Model
     values: dict[int, Array]
@@ -91,7 +91,7 @@ class _Writer:
         return found
 
     def operator(self, operator: Any) -> None:
-        """Add the 8-bit form of an operator."""
+        """Adds the 8-bit form of an operator."""
         op, tensors = operator.op, self.source.tensors
         floats = [t for t in operator.inputs if tensors[t].dtype == "f32"]
         computed = [t for t in floats if tensors[t].data is None]

@@ -1,1 +1,1 @@
-"""The right answers: meanings in numpy, judges in float64 and in integers."""
+"""The expected results: meanings of ops in numpy, and judges in float64 and in integers."""

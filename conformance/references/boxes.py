@@ -17,8 +17,8 @@ class Candidate(NamedTuple):
 
 
 class Heap(list[Candidate]):
-    """By std::push_heap and std::pop_heap of libstdc++ (bits/stl_heap.h), which say what comes
-    first of equal scores."""
+    """A heap that behaves like std::push_heap and std::pop_heap of libstdc++ (bits/stl_heap.h),
+    which determine the order of equal scores."""
 
     def rise(self, hole: int, new: Candidate) -> None:
         while hole and self[(hole - 1) // 2].score < new.score:

@@ -99,8 +99,8 @@ def convolve(x: Array, w: Array, auto_pad: str = "NOTSET", dilations: list[int] 
 
 
 def _filter(views: Array, w: Array, y: Array) -> None:
-    """y [F, *out] of views [C, *out, *kernel] and w [F, C, *kernel]: some rows at a time, so that
-    copies stay small."""
+    """Returns y [F, *out] for views [C, *out, *kernel] and w [F, C, *kernel], some rows at a time,
+    so that copies stay small."""
     axes = [0, *range(y.ndim, views.ndim)]
     rows = max(1, 2**22 // (w[0].size * max(1, y[0, 0].size)))
     for first in range(0, y.shape[1], rows):
@@ -109,7 +109,7 @@ def _filter(views: Array, w: Array, y: Array) -> None:
 
 
 class ConvTranspose(OpRun):
-    """Every input element adds its filter to the full result, which is cut afterwards."""
+    """Adds each input element times its filter to the full result, and then crops it."""
 
     op_domain = ""
 
@@ -171,7 +171,7 @@ def _channels(values: Array, x: Array) -> Array:
 
 
 class BatchNormalization(OpRun):
-    """With the running statistics, as inference takes it in every opset."""
+    """Normalizes with the running statistics, as inference does in every opset."""
 
     op_domain = ""
 
@@ -182,7 +182,7 @@ class BatchNormalization(OpRun):
 
 
 class Resize(OpRun):
-    """By scales or sizes; batch and channels stay."""
+    """Resizes by scales or sizes; batch and channels do not change."""
 
     op_domain = ""
 
@@ -203,7 +203,7 @@ class Resize(OpRun):
 
 
 class ImageScaler(OpRun):
-    """x * scale + bias per channel."""
+    """Computes x * scale + bias per channel."""
 
     op_domain = EARLY
 
@@ -223,7 +223,7 @@ class Crop(OpRun):
 
 
 class Affine(OpRun):
-    """alpha * x + beta."""
+    """Computes alpha * x + beta."""
 
     op_domain = EARLY
 
@@ -232,7 +232,7 @@ class Affine(OpRun):
 
 
 class ZipMap(OpRun):
-    """Scores by class, as an array in the order of the classes."""
+    """Returns the scores as an array in the order of the classes."""
 
     op_domain = "ai.onnx.ml"
 

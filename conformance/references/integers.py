@@ -109,8 +109,8 @@ def _rescaled(sums: Array, first: Any, second: Any, ys: Any, yz: Any) -> Array:
 
 
 class QuantizeLinear(OpRun):
-    """Divides what is float32 in float32, as the operator says. What is not, inside of a group, has
-    no rounding of its own, so that halves stay halves."""
+    """Divides float32 values in float32, as the operator specifies. Other values, inside of a
+    group, are not rounded, so that halves stay halves."""
 
     op_domain = ""
 
@@ -134,7 +134,7 @@ class DequantizeLinear(OpRun):
 
 
 class DynamicQuantizeLinear(OpRun):
-    """In float32, as the operator's formula has it, so that the numbers are equal."""
+    """Quantizes in float32 by the operator's formula, so that the numbers are equal."""
 
     op_domain = ""
 
@@ -197,7 +197,7 @@ class QLinearMatMul(OpRun):
 
 
 class Layer(OpRun):
-    """A group around a Gemm."""
+    """Computes a group around a Gemm."""
 
     op_domain = integer_groups.GROUPS
 
@@ -211,7 +211,7 @@ class Layer(OpRun):
 
 
 class QGemm(OpRun):
-    """Without a scale of the result that is float32."""
+    """Computes QGemm, whose result is float32 if it has no scale."""
 
     op_domain = MICROSOFT
 
@@ -247,7 +247,8 @@ class DynamicQuantizeMatMul(OpRun):
 
 
 class MatMulNBits(OpRun):
-    """Weights of `bits` in blocks, the lowest bits first; zero points packed alike, or floats."""
+    """Multiplies with weights of `bits` bits in blocks, the lowest bits first; zero points are
+    packed alike, or floats."""
 
     op_domain = MICROSOFT
 
@@ -266,7 +267,8 @@ class MatMulNBits(OpRun):
 
 
 class GatherBlockQuantized(OpRun):
-    """Rows of a table; uint8 holds numbers of 4 bits by pairs, and is shifted unless told."""
+    """Gathers rows of a table; uint8 holds two 4-bit numbers, which are unsigned with an offset
+    unless stated otherwise."""
 
     op_domain = MICROSOFT
 
@@ -366,7 +368,7 @@ def _joined(ys: Array, yz: Any, *triples: Any, axis: int) -> Array:
 
 
 class Resize(float64.Resize):
-    """Stored numbers keep their type."""
+    """Resizes stored numbers, whose type does not change."""
 
     def _run(self, x: Array, *given: Any, **attributes: Any) -> tuple[Array]:
         (y,) = super()._run(x, *given, **attributes)

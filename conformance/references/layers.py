@@ -1,5 +1,5 @@
-"""Ops that TFLite's operators become, in numpy, where no other list has them: their
-attributes are the host's."""
+"""Meanings in numpy of ops from TFLite's operators that no other list has: their attributes are the
+host's."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where the formula of a reference rounds, and it matters: numbers in between that are larger than
-what comes of them. In float64 nothing happens there, unless `conformance.references.truth` asks how
-far the answer moves."""
+"""The rounding of a reference's formula where it matters: if intermediate results are larger than
+the final one. Without effect in float64, unless `conformance.references.truth` measures how far the
+answer moves."""
 
 from __future__ import annotations
 

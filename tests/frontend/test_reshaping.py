@@ -82,7 +82,7 @@ def test_they_do_not_where_a_template_with_them_holds_for_few_shapes() -> None:
 
 
 def test_equal_extents_of_one_tensor_have_symbols_of_their_own() -> None:
-    """Those of another tensor share them in their order."""
+    """Extents of another tensor share symbols with them, in their order."""
     reshaping, make = Reshaping(), Made()
     reshaping.of(given(7, 7, 7, 7), EXTENTS, make)
     found = reshaping.of(given(9, 9, 9, 9), EXTENTS, make)

@@ -40,7 +40,7 @@ def _network(width: float, size: int) -> Any:
             return x + self.body(x)
 
     class Csp(nn.Module):
-        """C3k: two bottlenecks on one of two branches."""
+        """The block C3k: two bottlenecks on one of two branches."""
 
         def __init__(self, c: int) -> None:
             super().__init__()
@@ -52,7 +52,7 @@ def _network(width: float, size: int) -> Any:
             return self.out(torch.cat([self.body(self.one(x)), self.other(x)], 1))
 
     class Split(nn.Module):
-        """C3k2: half of the channels go on through a bottleneck or a Csp."""
+        """The block C3k2: half of the channels go through a bottleneck or a Csp."""
 
         def __init__(self, i: int, o: int, deep: bool, share: float = 0.5) -> None:
             super().__init__()
@@ -65,7 +65,7 @@ def _network(width: float, size: int) -> Any:
             return self.last(torch.cat([a, b, self.body(b)], 1))
 
     class Pools(nn.Module):
-        """SPPF: maxima of 5, 9 and 13 pixels beside the map."""
+        """The block SPPF: maxima of 5, 9 and 13 pixels, joined with the map."""
 
         def __init__(self, c: int) -> None:
             super().__init__()
@@ -82,8 +82,8 @@ def _network(width: float, size: int) -> Any:
             return self.last(torch.cat(maps, 1))
 
     class Attention(nn.Module):
-        """C2PSA: half of the channels attend to each other's places; keys are half as wide as
-        values."""
+        """The block C2PSA: attention over the positions of half of the channels; keys are half as
+        wide as values."""
 
         def __init__(self, c: int) -> None:
             super().__init__()
@@ -109,7 +109,8 @@ def _network(width: float, size: int) -> Any:
             return self.last(torch.cat([a, b + self.mlp(b)], 1))
 
     class Head(nn.Module):
-        """Boxes as distributions over the distance of each side, and scores, of three maps."""
+        """The head: boxes as distributions over the distances of their sides, and scores, from
+        three maps."""
 
         def __init__(self, channels: list[int]) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""Networks of `diffusers`, and those of `transformers` that hear or see and read."""
+"""Networks of `diffusers`, and networks of `transformers` for audio, or images with text."""
 
 from __future__ import annotations
 

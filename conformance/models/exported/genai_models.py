@@ -1,4 +1,4 @@
-"""Decoders as the builder of onnxruntime-genai writes them: a prompt, and a token after it."""
+"""Decoders in the form of onnxruntime-genai's builder: a prompt, and a token after it."""
 
 from __future__ import annotations
 

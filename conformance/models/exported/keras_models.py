@@ -1,5 +1,5 @@
-"""Networks of Keras: its applications, narrow and for small pictures, and layers that it spells in
-its own ways."""
+"""Networks of Keras: its applications, narrow and for small images, and layers that it expresses in
+its own way."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Networks of `transformers` that detect, segment, measure depth, or see and read: as today's
-publishers choose them, narrow."""
+"""Networks of `transformers` for detection, segmentation, depth, and images with text, in the
+variants that are published today; narrow."""
 
 from __future__ import annotations
 

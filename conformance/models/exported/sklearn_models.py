@@ -1,4 +1,4 @@
-"""Pipelines of scikit-learn, as skl2onnx writes them: of what is measured, not seen."""
+"""Pipelines of scikit-learn over measurements, as skl2onnx writes them."""
 
 from __future__ import annotations
 
