@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance import host as hosts
 from tests.support.subprocesses import run_python
 
 pytestmark = pytest.mark.adapter
@@ -35,6 +36,26 @@ def check(session, rows, weights=WEIGHTS):
 
 def weights():
     return process_memory().weights
+"""
+
+LITE = """
+import gc
+import numpy as np
+import tflgpu_plugin
+from conformance import host as hosts
+from tests.support import small_models
+from tflgpu_plugin.frontend.records import process_memory
+
+def interpreter():
+    delegate = hosts.load_delegate("{host}")
+    made = hosts.interpreter(small_models.two_partitions(), "{host}",
+                             experimental_delegates=[delegate])
+    made.allocate_tensors()
+    return made, delegate
+
+def run(made, shape=(1, 6, 5, 3)):
+    made.set_tensor(0, np.ones(shape, np.float32))
+    made.invoke()
 """
 
 SESSIONS = {
@@ -120,3 +141,43 @@ def test_sessions(name: str) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     run_python(PRELUDE + SESSIONS[name])
+
+
+INTERPRETERS = {
+    "an interpreter and its delegate return all they had": """
+made, delegate = interpreter(); run(made)
+held = tflgpu_plugin.report(delegate)
+assert held.memory.total == held.process_memory.total > held.weight_bytes > 0, held
+del made, delegate; gc.collect()
+assert process_memory().total == 0, process_memory()
+""",
+    "the delegate is destroyed first": """
+made, delegate = interpreter(); run(made)
+delegate.__del__(); delegate._delegate_ptr = None
+assert process_memory().total > 0
+run(made); del made; gc.collect()
+assert process_memory().total == 0, process_memory()
+""",
+    "a delegate that is kept holds what it may be asked for again, until a report": """
+made, delegate = interpreter(); run(made)
+made.resize_tensor_input(0, (1, 7, 5, 3)); made.allocate_tensors()
+run(made, (1, 7, 5, 3)); del made; gc.collect()
+assert tflgpu_plugin.report(delegate).memory.total == 0 == process_memory().total
+""",
+    "two interpreters of one model hold its weights once": """
+made, delegate = interpreter(); run(made)
+weights, total = process_memory().weights, process_memory().total
+others = [interpreter() for _ in range(2)]
+for other, _ in others: run(other)
+assert process_memory().weights == weights < total < process_memory().total
+del made, delegate, other; gc.collect()
+run(others[0][0]); others.clear(); _ = None; gc.collect()
+assert process_memory().total == 0, process_memory()
+""",
+}
+
+
+@pytest.mark.parametrize("name", INTERPRETERS)
+@pytest.mark.parametrize("host", hosts.installed())
+def test_interpreters(name: str, host: str) -> None:
+    run_python(LITE.format(host=host) + INTERPRETERS[name])

@@ -37,5 +37,11 @@ tgl_delegate *tflite_plugin_create_delegate(const char *const *keys, const char 
 }
 
 void tflite_plugin_destroy_delegate(tgl_delegate *host) {
-  if (host) tgi_delegate_release((tgi_delegate *)host);
+  tgi_delegate *delegate = (tgi_delegate *)host;
+  if (!delegate) return;
+  tgi_lock();
+  delegate->destroyed = true;
+  tgi_unlock();
+  tgi_kernels_sweep(delegate);
+  tgi_delegate_release(delegate);
 }

@@ -17,6 +17,8 @@ typedef struct tgi_delegate {
   atomic_size_t refs;
   tg_tflite_callbacks functions;   /* callbacks of the package that made it, which may have been imported again since */
   const tgl_registration *registration;
+  struct tg_kernel *kernels;       /* those that exist; under tgi_lock */
+  bool destroyed;                  /* by the host, which makes no more kernels; under tgi_lock */
 } tgi_delegate;
 
 typedef struct tgi_host_node {
@@ -28,6 +30,7 @@ typedef struct tgi_host_node {
 struct tg_kernel {
   tg_partition base;               /* shape-only inputs are not ports */
   tgi_delegate *delegate;
+  tg_kernel *next;                 /* in the delegate's list; under tgi_lock */
   tgi_memory memory;               /* owns the copied lists */
   int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted; shape-only inputs follow the inputs */
   char *names;                     /* the nodes' operators, one per line; NULL where they are not known */
@@ -54,6 +57,9 @@ void tgi_plan_refuse(tg_kernel *kernel, const tgl_context *context, const char *
 /* ---- lifetime.c: delegates and kernels ------------------------------------------------------------------------------ */
 
 void tgi_delegate_release(tgi_delegate *delegate);
+/* Frees the memory on the device of those kernels that the host has freed, if it has destroyed the delegate, too. Until then it may
+ * make them again, as it does where it undoes a delegation for a resize. */
+void tgi_kernels_sweep(tgi_delegate *delegate);
 void tgi_newest_drop(tg_kernel *kernel);  /* releases the outputs that the last run left on the device */
 /* Writes the name of a node's operator, or "an operator of the host" where it is not known. */
 void tgi_operator_name(const tg_kernel *kernel, int32_t node, char *text, size_t size);

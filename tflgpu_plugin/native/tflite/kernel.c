@@ -40,6 +40,7 @@ static void kernel_free(tgl_context *context, void *data) {
   tgi_states_forget(kernel);
   tgi_partition_freed(&kernel->base);
   tgi_newest_drop(kernel);
+  tgi_kernels_sweep(kernel->delegate);
   tg_kernel_release(kernel);
 }
 

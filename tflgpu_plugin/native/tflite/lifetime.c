@@ -7,6 +7,35 @@ void tgi_delegate_release(tgi_delegate *delegate) {
   free(delegate);
 }
 
+static void enlist(tg_kernel *kernel) {
+  tgi_lock();
+  kernel->next = kernel->delegate->kernels;
+  kernel->delegate->kernels = kernel;
+  tgi_unlock();
+}
+
+static void remove_from_list(tg_kernel *kernel) {
+  tgi_lock();
+  tg_kernel **at = &kernel->delegate->kernels;
+  while (*at != kernel) at = &(*at)->next;
+  *at = kernel->next;
+  tgi_unlock();
+}
+
+/* Returns a kernel that the host has freed and that still has plans, retained, or NULL. */
+static tg_kernel *find_freed(const tgi_delegate *delegate) {
+  tgi_lock();
+  tg_kernel *found = delegate->destroyed ? delegate->kernels : NULL;
+  while (found && (found->base.live || !found->base.plans.count)) found = found->next;
+  if (found) tgi_retain(&found->base);
+  tgi_unlock();
+  return found;
+}
+
+void tgi_kernels_sweep(tgi_delegate *delegate) {
+  for (tg_kernel *kernel; (kernel = find_freed(delegate)); tg_kernel_release(kernel)) tgi_plans_drop(&kernel->base);
+}
+
 int64_t tg_tflite_delegate_number(void *delegate) {
   return delegate ? tgi_client_number(&((tgi_delegate *)delegate)->client) : 0;
 }
@@ -73,6 +102,7 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
   kernel->base.number = spec->number;
   kernel->delegate = delegate;
   tgi_retain(kernel->delegate);
+  enlist(kernel);
   return kernel;
 }
 
@@ -86,6 +116,7 @@ void tgi_newest_drop(tg_kernel *kernel) {
 
 void tg_kernel_release(tg_kernel *kernel) {
   if (!kernel || atomic_fetch_sub(&kernel->base.refs, 1) != 1) return;
+  remove_from_list(kernel);
   tgi_plans_drop(&kernel->base);
   tgi_newest_drop(kernel);
   tgi_delegate_release(kernel->delegate);
