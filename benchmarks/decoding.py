@@ -239,6 +239,18 @@ def growth(bench: Bench) -> Iterator[Row]:
     yield Row(f"{len(some)} shapes in one session: growth in MB", cells, "none after the largest")
 
 
+def weights(bench: Bench) -> Iterator[Row]:
+    """Yields the memory of sessions of one model, with different shapes, and after closing them."""
+    spec = {"task": "held", "model": bench.model("heavy"), "other": bench.model("megabyte")}
+    cells = {}
+    for engine, turns in bench.turns(spec, 1, (OURS, OTHER, WEBGPU)).items():
+        cells[engine] = ", ".join(f"{turns[0][of]:.0f}" for of in ("first", "second", "left"))
+    figure = (
+        "64 MiB of weights: MB of the first session, of a second one, left when both are closed"
+    )
+    yield Row(figure, cells, "second: few; left: none")
+
+
 def sessions(bench: Bench) -> Iterator[Row]:
     """Yields the bytes that cross the CPU where one session's result is another one's input."""
     spec = {"task": "passed", "model": bench.model("megabyte")}
@@ -277,7 +289,7 @@ def kept(bench: Bench) -> Iterator[Row]:
 
 ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "decoder": decoder, "genai": genai, "widths": widths, "batches": batches, "sizes": sizes,
-    "sessions": sessions, "growth": growth, "start": start, "cache": kept,
+    "sessions": sessions, "weights": weights, "growth": growth, "start": start, "cache": kept,
 }  # fmt: skip
 
 

@@ -114,6 +114,13 @@ def megabyte() -> bytes:
     return w.model({"x": (F32, (512, 512))}, {"y": (F32, (512, 512))})
 
 
+def heavy() -> bytes:
+    """Returns a model with 64 MiB of weights."""
+    w = Writer()
+    w.op("MatMul", "x", w.weights(4096, 4096), out="y")
+    return w.model({"x": (F32, ("n", 4096))}, {"y": (F32, ("n", 4096))})
+
+
 MODELS: dict[str, Callable[[], bytes]] = {
     "gpt": lambda: decoders.gpt(GPT),
     "grouped": lambda: decoders.grouped(GROUPED),
@@ -121,4 +128,5 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "mobilenet": mobilenet,
     "segmenter": segmenter,
     "megabyte": megabyte,
+    "heavy": heavy,
 }

@@ -34,6 +34,8 @@ def session(spec: Spec) -> Any:
         tflgpu_plugin.register()
     options = ort.SessionOptions()
     options.log_severity_level = 3
+    for name, extent in spec.get("extents", {}).items():
+        options.add_free_dimension_override_by_name(name, extent)
     if spec.get("plain"):
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     if spec["kind"] == "cpu":
@@ -134,9 +136,29 @@ def visited(spec: Spec) -> Iterator[Any]:
     for shape in spec["shapes"]:
         feed = {"x": random.random(shape, np.float32)}
         first, *more = (measured(partial(made.run, None, feed))[0] for _ in range(spec["runs"]))
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        memory = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-        yield {"first": first, "again": median(more or [first]), "memory": memory}
+        yield {"first": first, "again": median(more or [first]), "memory": memory()}
+
+
+def memory() -> float:
+    """Returns the memory of the process in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def held(spec: Spec) -> Iterator[Any]:
+    """Yields the memory that sessions of a model for one row and for two add to the process, and
+    what is left of it when both are closed. A session of another model has started the driver."""
+    session(spec | {"model": spec["other"]})
+    yield
+    while True:
+        start, sessions, found = memory(), [], []
+        for rows in (1, 2):
+            sessions.append(session(spec | {"extents": {"n": rows}}))
+            width = sessions[0].get_inputs()[0].shape[1]
+            sessions[-1].run(None, {"x": np.ones((rows, width), np.float32)})
+            found.append(memory())
+        sessions.clear()
+        yield {"first": found[0] - start, "second": found[1] - found[0], "left": memory() - start}
 
 
 def passed(spec: Spec) -> Iterator[Any]:
@@ -172,7 +194,7 @@ def started(spec: Spec) -> Iterator[Any]:
 
 # Each yields once when it is ready, and then at every turn.
 TASKS = {"decoded": decoded, "generated": generated, "visited": visited, "passed": passed,
-         "started": started}  # fmt: skip
+         "started": started, "held": held}  # fmt: skip
 
 
 def main(text: str) -> None:
