@@ -141,6 +141,8 @@ READ = (
 OPS = ("test_op_names", "test_passes", "test_functions", "test_merge", "test_compiler")
 _NATIVE = (
     "test_native",
+    "test_shared_buffers",
+    "test_held_memory",
     "test_kept_states",
     "test_custom_allocations",
     "test_refused_calls",
@@ -160,6 +162,7 @@ _NATIVE = (
 )
 _NATIVE_TFLITE = (
     "test_native",
+    "test_held_memory",
     "test_kept_states",
     "test_custom_allocations",
     "test_fake_host",
@@ -234,6 +237,11 @@ TESTS: dict[str, Sequence[str]] = {
     "io_layout": ("test_io_layout", "test_half", "test_transposes"),
     "host_order": ("test_io_layout",),
     "compiler": ("test_compiler", "test_half", "test_partition"),
+    "plan": ("test_plan", "test_shared_weights", "test_stored"),
+    "digests": ("test_digests", "test_shared_weights"),
+    "program": ("test_shared_buffers", "test_held_memory", "test_runs", "test_upload"),
+    "records": ("test_held_memory", "test_shapes", "test_lifetimes", "test_ort_lifetimes"),
+    "reports": ("test_report_lines", "test_held_memory", "test_delegate"),
     "observed": ("test_compare",),
     "partition": ("test_partition", "test_delegate"),
     "support": ("test_capability", "test_refusals"),
