@@ -52,7 +52,7 @@ def _host(ffi: Any, context: Any) -> Any:
 def _wrap(interpreter: type) -> None:
     """Has the methods of the host's class that return a tensor fetch it first, once."""
     plain_view, plain_copy = interpreter.tensor, interpreter.get_tensor  # type: ignore[attr-defined]
-    if hasattr(plain_copy, "tflgpu_fetches"):
+    if getattr(plain_copy, "tflgpu_fetches", False):
         return
 
     @functools.wraps(plain_copy)

@@ -171,6 +171,21 @@ def test_a_program_keeps_a_view(host: str) -> None:
         run(pair, seed)
 
 
+def test_methods_of_the_host_are_wrapped_once(host: str) -> None:
+    """Errors of the host are those of its own methods, which the wrappers call."""
+    model = Layers(5).grown("svdf").to_bytes()
+    interpreters = [gpu(model, host)[0] for _ in range(3)]
+    for name in ("get_tensor", "tensor"):
+        method = getattr(hosts.module(host).Interpreter, name)
+        assert not hasattr(method.__wrapped__, "__wrapped__")
+    plain = hosts.module(host).Interpreter.get_tensor.__wrapped__
+    for index in (-1, 10**6):
+        with pytest.raises(ValueError) as wanted:
+            plain(interpreters[0], index)
+        with pytest.raises(ValueError, match=str(wanted.value)):
+            interpreters[0].get_tensor(index)
+
+
 def test_interpreters_of_one_delegate_have_their_own_states(host: str) -> None:
     """They are closed in another order than created."""
     layers = Layers(3).grown(*KINDS["two parts"])
