@@ -43,9 +43,9 @@ def _host(ffi: Any, context: Any) -> Any:
     """Returns the module with the class Interpreter of the host of `context`, or None."""
     path = Path(library(ffi, context))
     for package, module in MODULES.items():
-        roots = getattr(sys.modules.get(package), "__path__", ())
-        if module in sys.modules and any(path.is_relative_to(root) for root in roots):
-            return sys.modules[module]
+        found = sys.modules.get(module)
+        if found and path.is_relative_to(Path(str(sys.modules[package].__file__)).parent):
+            return found
     return None
 
 

@@ -317,7 +317,6 @@ TESTS: dict[str, Sequence[str]] = {
         "test_ort_extents",
         *_ONNX,
     ),
-    "native/states": ("test_kept_states", "test_symbols"),
     "native/symbols": ("test_symbols", "test_symbol_tables", "test_symbol_memory"),
     "likely": ("test_ort_run_values", "test_ort_changing_values", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
@@ -369,6 +368,7 @@ PROVIDERS: dict[str, Sequence[str]] = {
 }
 # Where their room would take too long with these.
 ALONE: dict[str, Sequence[str]] = {
+    "variables": ("test_kept_states",),
     "quantize": ("test_ort_defaults", "test_ort_bounds", *_STORED),
     "quantized": ("test_ort_defaults", "test_ort_bounds", *_STORED),
     "blockwise": ("test_ort_blocks", *_STORED),

@@ -11,7 +11,9 @@ import pytest
 
 import tflgpu_plugin
 from conformance import host as hosts
+from conformance.models.tflite import Model
 from tests.support.interpreters import feeds, gpu
+from tests.support.small_models import append_subgraph
 from tests.support.state_models import KINDS, Layers, any_steps, program
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
@@ -50,6 +52,8 @@ def test_no_byte_of_a_state_passes_through_the_cpu(host: str, kind: str) -> None
     interpreter, made = gpu(model, host, force=1)
     pair = interpreter, reference_of(model, host)
     run(pair, 0)
+    same_states(pair, layers.states)
+    run(pair, 0)
     before, parts = traffic(made), 2 if kind == "two parts" else 1
     for seed in range(1, 13):
         run(pair, seed)
@@ -80,6 +84,36 @@ def test_a_variable_that_is_an_output_is_copied(host: str) -> None:
     for seed in range(3):
         run(pair, seed)
     assert traffic(made)[1] == 3 * (48 + 2 * 48)
+
+
+def test_variables_of_another_graph_are_copied(host: str) -> None:
+    """The methods that fetch variables do not know its tensors."""
+    from flatbuffers import Builder
+
+    layers, other = Layers(1).grown("svdf"), Model()
+    layers.model.output(layers.x)
+    shape = (layers.batch, layers.units)
+    other.output(other.op("RELU", [other.input("x", shape)], shape=shape))
+    whole = Model()
+    given = [whole.input("which", (), "bool"), whole.input("x", shape)]
+    options = {"thenSubgraphIndex": 1, "elseSubgraphIndex": 2}
+    whole.output(whole.op("IF", given, "IfOptions", options, shape=shape))
+    packed = whole.unpacked()
+    for more in (layers.model, other):
+        append_subgraph(packed, more.unpacked())
+    builder = Builder(1 << 16)
+    builder.Finish(packed.Pack(builder), b"TFL3")
+    model = bytes(builder.Output())
+    interpreter, made = gpu(model, host, force=1)
+    pair = interpreter, reference_of(model, host)
+    for seed in range(3):
+        feed = [np.array(True), feeds(pair[1], seed)[1]]
+        got, wanted = (hosts.invoke(one, [feed])[0][0] for one in pair)
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)
+        for state in layers.states:
+            got, wanted = (one.get_tensor(state, 1) for one in pair)
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)
+    assert any(part.runs for part in tflgpu_plugin.report(made).partitions)
 
 
 def test_a_refused_run_leaves_the_states_to_the_host(host: str) -> None:
