@@ -1,4 +1,4 @@
-/* What every Vulkan layer of ours needs: its place in the chain of layers. One that includes this writes `of_instance` and
+/* Code that all our Vulkan layers need: their position in the chain of layers. One that includes this writes `of_instance` and
  * `of_device`, which give its functions and those of the next layer. */
 #pragma once
 #include <string.h>

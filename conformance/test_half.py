@@ -67,9 +67,9 @@ def test_nodes(family: str, pytestconfig: pytest.Config, book: Book) -> None:
 def test_models(
     entry: Mapping[str, Any], native: bool, options: Mapping[str, Any], book: Book
 ) -> None:
-    """No error over 1e-2 of an output's largest magnitude; the largest error, and that in the mean,
-    at most twice as far from float32 as a simulation of float16 storage. Products are added up in
-    float16, too, where GPUs would."""
+    """The error is at most 1e-2 of an output's largest magnitude. The largest and the mean error
+    are at most twice those of a simulation of float16 storage. Products are also summed in float16
+    where GPUs would do so."""
     with half_cases.as_on_gpus(options.get("adapter")) if native else nullcontext():
         outcome = half_models.tflite(entry, options)
     assert outcome.placement.on_gpu > 0 and not outcome.placement.failures

@@ -67,7 +67,7 @@ static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInf
   return result;
 }
 
-/* What a discrete GPU has: memory of its own, the host's, its own that the host sees, the host's in its cache. */
+/* The memories of a discrete GPU: its own, the host's, its own visible to the host, the host's cached. */
 static void fill(VkPhysicalDeviceMemoryProperties *found) {
   static const VkMemoryType types[] = {{1, 0}, {6, 1}, {7, 0}, {14, 1}};
   static const VkMemoryHeap heaps[] = {{16ull << 30, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}, {16ull << 30, 0}};
@@ -124,7 +124,7 @@ static VkResult semaphore_value(VkDevice of, VkSemaphore semaphore, uint64_t *va
   return VK_SUCCESS;
 }
 
-/* Whatever else touches the queue or a command buffer. */
+/* All other calls that use the queue or a command buffer. */
 static VkResult nothing(void) { return VK_SUCCESS; }
 
 static void write_numbers(FILE *file, const VkPipelineExecutableInfoKHR *executable) {

@@ -16,7 +16,7 @@ from tflgpu_plugin.runtime.device import Device
 
 
 def main(given: Path, made: Path) -> None:
-    # What the self-test measures takes kernels that run; pipelines are planned for it elsewhere.
+    # The self-test needs kernels that run; pipelines are planned for its results elsewhere.
     selftest.subgroup_size = selftest.least_subgroup = lambda device: 0
     selftest.native_half = lambda device: False
     device = adapter.open_device(adapter.select(None))

@@ -84,7 +84,7 @@ RANK_5: dict[str, tuple[Shape, Shape]] = {
     "rank_5_both_ways": ((2, 1, 3, 1, 5), (1, 4, 1, 2, 1)),
 }
 
-# What tells an operator with its own row from another one of the same kernel.
+# Cases that distinguish an operator with its own row from others with the same kernel.
 FEW = {name: ONCE[name] for name in ("rank_3_both_ways", "rank_1_scalar", "scalars", "long_column")}
 ENDS = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0], np.float32)
 AROUND = Input((36,), low=-2, high=2, step=1)  # zero

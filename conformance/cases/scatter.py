@@ -76,7 +76,7 @@ CASES += integers(CASES, dict.fromkeys(("SCATTER_ND", "SEGMENT_SUM", *UNSORTED),
                   low=-9, high=9)  # fmt: skip
 
 
-# What integers are fed: few, so that sums stay small, and all bits of bfloat16.
+# Integer inputs: small, so that sums stay small; and all bits of bfloat16.
 ENDS: dict[str, dict[str, Any]] = {"i32": {"low": -5, "high": 5}, "bf16": {"low": 0, "high": 65536}}
 
 

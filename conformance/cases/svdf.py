@@ -74,6 +74,6 @@ CASES = [
     # Sums over features times 1/2 and 2, and sums over time times 2^-24: powers of two.
     stored("stored_halves", 9, memory=2.0, scale=1.0, result=2.0**25, zero=0),
     stored("stored_twice", 9, memory=0.5, scale=1.0, result=2.0**23, zero=3),
-    # Of which some are more than the memory holds.
+    # Some of these exceed what the memory can hold.
     stored("stored_too_large", 9, memory=1e-3, inputs=30),
 ]

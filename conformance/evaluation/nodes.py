@@ -76,7 +76,7 @@ MORE: dict[str, Callable[..., Any]] = {
 BY_DECOMPOSITION = {
     "lstm_full": "its gates, peepholes, projections and layer norms are an op for each",
 }
-# Of these the numbers are what there is to compute with, or parameters that are no arguments.
+# The numbers of these are inputs of the computation, or parameters other than arguments.
 NUMBERED = {*steps.QUANTIZED, "times_factor"}
 # Families of layers over time, whose activation is that of each step, within their meaning.
 SEQUENCES = {"lstm", "recurrent", "recurrent_layer", "rnn_basic", "bidirectional", "svdf"}

@@ -126,7 +126,7 @@ QUANTIZED: dict[str, Callable[..., Array]] = {
     "quantized_prelu": quantized_prelu, "quantized_leaky_relu": quantized_leaky_relu,
     "quantized_hard_swish": quantized_hard_swish,
 }  # fmt: skip
-# Besides what `REFERENCES` has under the name of the step.
+# Further epilogue ops; `REFERENCES` has the others under their names.
 STEPS: dict[str, Callable[..., Array]] = {
     **QUANTIZED, "fake_quant": fake_quant, "fake_quant_even": fake_quant_even,
     "quantized_factor": quantized_factor, "quantized_factor_once": quantized_factor_once,

@@ -391,7 +391,7 @@ FUSED: dict[str, Callable[[], Model]] = {
     "pad, depthwise": _pad_then("depthwise"),
 }  # fmt: skip
 
-# Of operators whose ONNX counterparts take other types, so that no twin is made of them.
+# Cases of operators whose ONNX counterparts take other types: these have no twin.
 OF_TFLITE = [
     GraphCase("indices and what lies there", indices),
     GraphCase("instance normalization", variance),

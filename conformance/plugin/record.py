@@ -113,7 +113,7 @@ class Header:
         ]
 
 
-# Those that plans depend on, of the several dozen that an adapter lists.
+# The limits on which plans depend, among the several dozen that an adapter lists.
 FEATURES = ("subgroup", "subgroup-barrier", "shader-f16", "timestamp-query")
 LIMITS = {
     "max-storage-buffers-per-shader-stage": "storage buffers",

@@ -64,11 +64,11 @@ LEFT_OUT = {
     "test_onnx_models": "takes 45 s, of real models",
     "test_onnx_quantized_models": "takes 25 s, of real models",
 }
-# Of these the tests with a sample, which the others hold as well.
+# Of these modules only the sampled tests are quick; the others include the same cases.
 SAMPLED = ("test_variants",)
 QUICK |= {"test_forms": None}
 QUICK |= dict.fromkeys(SAMPLED)
-# What a run without --dtype takes; "all" takes every type.
+# The types of a run without --dtype; "all" selects every type.
 DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"
 
 

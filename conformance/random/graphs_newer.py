@@ -17,7 +17,7 @@ def _smooth(m: Maker) -> None:
     op, x = m.choose.choice(("NEG", "SQUARE", "SIN", "COS", "GELU", "LOG_SOFTMAX")), m.pick()
     if op == "GELU":
         m.add(op, [x], "GeluOptions", approximate=m.choose.random() < 0.5)
-    # Of large numbers a square, and an angle more than that, makes much of a rounding.
+    # Squares of large numbers, and even more their angles, amplify rounding errors.
     elif op not in BOUND or (x := m.add("TANH", [x]) or -1) >= 0:
         m.add(op, [x])
 

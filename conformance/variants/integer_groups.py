@@ -10,7 +10,7 @@ import onnx
 
 GROUPS = "groups"  # the domain of operators that only the judge has
 MICROSOFT = "com.microsoft"
-# What becomes of an operator, and the domain of that.
+# The operator that replaces each, and its domain.
 WHOLE = {
     "Conv": ("QLinearConv", ""), "MatMul": ("QLinearMatMul", ""), "Gemm": ("Layer", GROUPS),
     "Add": ("QLinearAdd", MICROSOFT),

@@ -24,7 +24,7 @@ def chain(seed: int, length: int) -> tuple[list[list[int]], list[list[int]], dic
     return reads, writes, sizes
 
 
-# Of random networks: what their pools take together.
+# The sizes of all pools of random networks.
 TAKEN = (
     2762,
     2380,

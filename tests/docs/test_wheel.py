@@ -45,7 +45,7 @@ def wheel() -> Path:
 def test_one_wheel_for_every_python(wheel: Path) -> None:
     name, _version, python, abi, platform = wheel.stem.split("-")
     assert (name, python, abi) == ("tflgpu_plugin", "py3", "none")
-    # Of no newer C library than wgpu's own wheel, so that it fits wherever that does.
+    # It needs no newer C library than wgpu's own wheel, so that it fits wherever that does.
     versions = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", platform)]
     assert versions and min(versions) <= 28, platform
     assert "manylinux" in command(sys.executable, "-m", "auditwheel", "show", wheel)

@@ -92,7 +92,7 @@ def test_the_home_of_nobody_is_no_folder() -> None:
 
 # ---- through the hosts ---------------------------------------------------------------------------
 
-# What reaches a plugin: hosts encode values as UTF-8, and C ends them at the first NUL.
+# Values as a plugin gets them: hosts encode them as UTF-8, and C ends them at the first NUL.
 PASSED = [value for value in VALUES if value not in ("\udcff", "\ud800")]
 
 

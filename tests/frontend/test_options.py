@@ -9,7 +9,7 @@ import pytest
 
 from tflgpu_plugin.options import TABLE, OptionError, Options, parse
 
-# What hosts make of Python values: everything is text.
+# Python values as hosts pass them: everything is text.
 GOOD = [
     ("is_precision_loss_allowed", "True", 1),
     ("is_precision_loss_allowed", "-1", -1),

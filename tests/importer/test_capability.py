@@ -267,7 +267,7 @@ def quantized(version: int = 2, dtype: str = "i8", op: str = "add", **others: An
 
 @pytest.mark.parametrize(("version", "claimed"), [(1, True), (2, True), (3, False)])
 def test_quantized_tensors_have_a_range_of_their_own(version: int, claimed: bool) -> None:
-    """Version 2 of ADD carries int8."""
+    """For int8, version 2 of ADD is the first one."""
     reason = ask(quantized(version), edition="documented")
     assert (reason is None) == claimed
     assert reason is None or reason.startswith("This is version 3 of ADD. Versions 1 to 2 are")

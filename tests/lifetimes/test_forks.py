@@ -184,7 +184,7 @@ np.testing.assert_allclose(partition.run([x])[0], np.tanh(x), atol=1e-5)
     ),
 }
 
-# What starts a program anew has nothing of the parent's GPU.
+# Calls that start a new program inherit nothing of the parent's GPU.
 ANEW = """
 import multiprocessing, subprocess, tempfile
 code = "import tflgpu_plugin\\nfrom tflgpu_plugin import providers\\nfrom tflgpu_plugin.frontend" \\

@@ -218,7 +218,7 @@ assert resident() - before < 4 << 20, resident() - before
 }
 
 
-# What does not depend on the host is run with one.
+# Scenarios that do not depend on the host run with one host.
 ONCE = {
     "destroy of nothing", "a delegate that is never used", "many interpreters one after the other",
     "built, run and collected on three threads", "delegates that are never used are forgotten",

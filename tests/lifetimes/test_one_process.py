@@ -102,7 +102,7 @@ assert tflgpu_plugin.report(delegate).runs == 1
 """)
 
 
-# What a driver calls when it makes code, and what it calls last of all.
+# Functions that a driver calls when it generates code, and the last function that it calls.
 FUNCTIONS = ("LLVMContextCreate", "LLVMContextDispose", "LLVMDisposeExecutionEngine")
 WITHOUT = "from tflgpu_plugin.native import drivers\ndrivers.open_ahead = lambda lib: None\n"
 

@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 CASES = {
-    # What wgpu-native panics at, and so ends the process, is asked for first.
+    # wgpu-native panics, which ends the process, so the device is checked first.
     "the device is destroyed while threads run and build": """
 from tflgpu_plugin import native
 from tflgpu_plugin.runtime import adapter

@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.mutation import equivalent, sandbox, selection
 from tests.mutation.mutants import ROOT, Mutant
 
-# What children need and what holds no state: a fork has it at once.
+# Modules that children need and that hold no state: a forked child has them at once.
 LOADED = ("numpy", "wgpu", "jinja2", "pytest", "cffi", "entrypoints", "click", "rich",
           "flatbuffers", "tflite_runtime.interpreter", "ai_edge_litert.interpreter", "onnx.helper",
           "ai_edge_litert.schema_py_generated", "onnxruntime", "onnx.reference")  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 DENSE = ("conv", "transpose_conv", "fully_connected", "conv_3d")
 MOVED = ("transpose", "pad", "strided_slice", "rearrange", "reshape")
-# Of files by name (without its end) whose families have other names.
+# Families of files (by name without extension) that are not named like them.
 FAMILIES: dict[str, Sequence[str]] = {
     "conv": ("conv", "transpose_conv", "conv_3d"),
     "window": ("depthwise", "pool", "conv_3d"),
@@ -119,7 +119,7 @@ _ONNX = (
     "test_constant_chains",
     "test_random_onnx",
 )
-# Of all ops: what rows refuse, launch, and say of 8 bits.
+# Tests of all ops: what rows refuse and launch, and their 8-bit rules.
 ROWS = (
     "test_op_refusals",
     "test_layer_refusals",
@@ -132,7 +132,7 @@ ROWS = (
     "test_traits",
     "test_wide_guards",
 )
-# Of what both providers use: enough of each room for a minute of a processor.
+# Tests of what both providers use: from each package enough for a minute of CPU time.
 READ = (
     *("test_ort_bounds", "test_ort_defaults", "test_ort_reader", "test_reader", "test_shapes"),
     *("test_refusals", "test_onnx_forms", "test_constants", "test_ort_folding", "test_ort_extents"),
@@ -340,7 +340,7 @@ _STORED = (
     "test_ort_integers",
     "test_onnx_quantized",
 )
-# Of providers' files, before those of their room.
+# Tests of providers' files, which run before those of their package.
 PROVIDERS: dict[str, Sequence[str]] = {
     "ops": ("test_docs",),
     "conditions": ("test_ort_conditions", "test_page_of_operators"),

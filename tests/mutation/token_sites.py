@@ -30,7 +30,7 @@ SWAPS = {
     "floor": "ceil", "ceil": "floor", "round": "trunc", "trunc": "round", "true": "false",
     "false": "true", "!": " ", "~": " ",
 }  # fmt: skip
-# Of operators that stand between two operands; C's * and & are too often pointers.
+# Operators between two operands; C's * and & are too often pointers.
 BINARY = {True: {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "&": "|", "|": "&"},
           False: {"+": "-", "-": "+", "/": "*", "%": "/", "|": "&"}}  # fmt: skip
 CALL = re.compile(
@@ -39,7 +39,7 @@ CALL = re.compile(
     re.M,
 )
 
-# What keeps an index or a length inside: of WGSL's clamp, its first operand is left.
+# Functions that keep an index or a length in range: WGSL's clamp is replaced by its first operand.
 CLAMP = re.compile(r"\bclamp\(")
 
 

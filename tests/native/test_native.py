@@ -21,7 +21,7 @@ PLUGIN = {
     "CreateEpFactories", "ReleaseEpFactory",
 }  # fmt: skip
 
-# Of LP64 hosts: tflite-runtime 2.14 and LiteRT 2.3.
+# Layouts of LP64 hosts: tflite-runtime 2.14 and LiteRT 2.3.
 SIZES = {
     "tgl_tensor": 112,
     "tgl_node": 80,

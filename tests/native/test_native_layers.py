@@ -25,7 +25,7 @@ SYSTEM = re.compile(
 )
 INCLUDE = re.compile(r'^#include "((\w+)/.*)"', re.MULTILINE)
 REMARK = re.compile(r'/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.DOTALL)
-# What other files can see: functions, and variables that are set or only named.
+# Names that other files can see: functions, and variables with or without a value.
 FUNCTION = re.compile(r"^(?!static\b)[A-Za-z_][\w *]*[ *](\w+)\([^;{]*\)\s*\{", re.MULTILINE)
 VARIABLE = re.compile(
     r"^(?!static\b|typedef\b|extern\b)[a-z][\w *]*[ *](\w+)( = .*|;)$", re.MULTILINE

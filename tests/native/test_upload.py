@@ -16,7 +16,7 @@ from tflgpu_plugin.ir import Array, Graph, Node, Pack, Quantization, Tensor, Wei
 from tflgpu_plugin.ops import blocks, packing, winograd
 from tflgpu_plugin.ops.packing import pack_stored, stored_pieces
 
-# What is counted: memory of this process that no file backs, while a partition is planned and
+# Counted is memory of this process that no file backs, while a partition is planned and
 # built; on a software adapter that is the device's memory too. The driver has compiled before.
 MEMORY = """
 import os, threading

@@ -95,7 +95,7 @@ def test_transformed_products_stay_below_the_binding_limit(
     [
         # Two maps of 30 x 30 pixels: 29 groups of 32 lanes each, and 4
         (128, (2, 900), (16, 16), (2 * 29 * 32, 128), 36 * 128 * 32 * 16, 36 * 64 * 16 * 16),
-        # Of more than 16 MB a byte counts twice; 12 outputs take blocks of 2 slices.
+        # A byte beyond 16 MB counts twice; 12 outputs take blocks of 2 slices.
         (4096, (1, 65_536), (12, 3), (65_536, 4096), None, 36 * 48 * 4 * 16),
     ],
 )

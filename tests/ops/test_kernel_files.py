@@ -28,7 +28,7 @@ PARTS = {
     "stem": ("stem.wgsl",),
     "winograd_row": ("winograd_row.wgsl",),
 }
-# Of the lines; before loops were written like WGSL these were 63, 75, 66, 59, 71, 54 and 58 %.
+# Percent of the lines; before loops were written like WGSL 63, 75, 66, 59, 71, 54 and 58 %.
 MOST = {"attention": 0.25, "conv": 0.34, "depthwise": 0.35, "fully_connected": 0.31,
         "matmul": 0.38, "stem": 0.38, "winograd_row": 0.42}  # fmt: skip
 VARIANTS: dict[str, Any] = {

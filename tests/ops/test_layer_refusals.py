@@ -28,7 +28,7 @@ def stored(*shape: int, dtype: str = "i8", scale: float = 0.5) -> Tensor:
     return Tensor("q", shape, dtype, quantization=Quantization((scale,), (0,)))
 
 
-# Of lstm_full, by position: 3 features, 4 units, 5 outputs of a projection; a batch of 2.
+# Inputs of lstm_full by position: 3 features, 4 units, 5 outputs of a projection; a batch of 2.
 X, STATE, PEEPHOLES, PROJECTION, NORMS = (2, 3), 19, (9, 10, 11), 16, (20, 21, 22, 23)
 
 

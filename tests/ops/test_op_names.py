@@ -29,7 +29,7 @@ HOSTS_TABLES = {
     *("tflgpu_plugin.providers.onnxruntime.ops", "tflgpu_plugin.providers.onnxruntime.contrib"),
     "tflgpu_plugin.providers.tflite.ops",
 }
-# What builders add nodes by.
+# The functions by which builders add nodes.
 ADDED_BY = {f"tflgpu_plugin.importer.{name}" for name in ("arithmetic", "builder", "building")}
 # Words of other things than ops.
 WORDS = {
@@ -93,7 +93,7 @@ COMPARED = {
     "tflgpu_plugin.passes.quant.requantize": {"add"},
     "tflgpu_plugin.passes.quant.unify_activations": {"add"},
 }
-# What passes look for by its formula, to make something else of it.
+# Passes that find formulas of these ops and replace them by others.
 FORMULAS = "tflgpu_plugin.passes.fuse"
 PATTERNS = {
     "tflgpu_plugin.passes.layout.dense_rows": {"fully_connected"},

@@ -413,7 +413,7 @@ def test_what_does_not_fit(said: partial[Refusal | None], wanted: str | None) ->
     assert code(found) == wanted
 
 
-# Of lstm_full: where parts begin, and which of the four gates is which.
+# Inputs of lstm_full: where its parts begin, and the order of the four gates.
 INPUTS, RECURRENTS, PEEPHOLES, BIASES, NORMS = 1, 5, 9, 12, 20
 DEPTH, UNITS = 3, 2
 

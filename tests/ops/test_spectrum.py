@@ -73,7 +73,7 @@ def test_a_transform_costs_its_products() -> None:
     graph = b.graph()
     row = ops.rows()["rfft"]
     assert row.work is not None
-    # Of 12 rows 8 x 10, and of 15 columns 8 x 8: with all 5 frequencies and both parts.
+    # 12 rows of 8 x 10, and 15 columns of 8 x 8, with all 5 frequencies and both parts.
     assert row.work(graph, graph.nodes[0]) == 12 * 8 * 10 + 15 * 8 * 8
     row_only = b.constant(np.array([1, 8], np.int32), "i32")
     node = replace(graph.nodes[0], inputs=(x, row_only))

@@ -138,7 +138,7 @@ def test_what_becomes_of_errors() -> None:
     assert where(lambda row: row.errors.relative) == {"log"}
     assert where(lambda row: row.errors.normalizes) == {"standardize", "standardize_groups"}
     assert where(lambda row: row.errors.bounded) == {"tanh", "logistic", "hard_sigmoid"}
-    # Of both signs, half are closed for one.
+    # Values have both signs; half of the gates are closed for one sign.
     assert where(lambda row: row.errors.passes == 0.5) == {
         *("relu", "relu6", "leaky_relu", "thresholded_relu", "prelu", "quantized_prelu", "elu"),
         *("selu", "celu", "swish", "hard_swish", "softplus", "mish", "gelu", "gelu_tanh"),

@@ -19,7 +19,7 @@ PREFIXES = (
     "test_basic_conv_", "test_conv_with_", "test_convtranspose", "test_batchnorm_epsilon_cpu",
     "test_batchnorm_example_cpu", "test_resize_upsample_", "test_resize_downsample_",
 )  # fmt: skip
-# Of Resize: not needed, and align_corners of a size that no tensor has (2.4), as no host counts it.
+# Tests of Resize: one is not needed; one has align_corners with a size of 2.4, unlike any host.
 ABSENT = (
     "antialias",
     "axes",

@@ -20,7 +20,7 @@ CHANGES = {
     "popleft", "remove", "setdefault", "update",
 }  # fmt: skip
 DISPLAYS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
-# What is safe as it is, and why.
+# State that is safe as it is, and why.
 EXCEPTED = {
     "tflgpu_plugin/cli/pyinstaller/hook-tflgpu_plugin.py:hiddenimports": "PyInstaller's interface",
     "tflgpu_plugin/frontend/callbacks.py:_tables": "with the lock _connecting",

@@ -76,7 +76,7 @@ def computed() -> dict[str, dict[str, float]]:
     }
 
 
-# Of each function the true value, and how far off it may be, in units of the last place.
+# For each function its true value, and the permitted error in units of the last place.
 BOUNDS: dict[str, tuple[float, float]] = {
     "x[0] / x[1]": (3 / 7, 2.5),
     "exp(x[0])": (float(np.exp(3.0)), 9),

@@ -148,7 +148,7 @@ class Port:
     counted: tuple[int, int] | None = None
 
 
-# What the numbers of a plan's symbols mean, by position (TG_* of native/core/tflgpu.h).
+# The meaning of the numbers in a plan's symbols, by position (TG_* of native/core/tflgpu.h).
 FORMULAS = ("plus", "times", "quotient", "remainder", "rounded_up", "larger", "smaller")
 GUARDS = ("zero", "not_zero", "not_negative")
 WORDS = ("u32", "i32", "f32")

@@ -17,7 +17,7 @@ OF = {"mean_of_groups": "mean", "mean_square_of_groups": "reduce_mean_square"}
 
 
 def divides(shape: Shape, groups: int) -> bool:
-    """Whether the channels divide into so many groups, and the tensor has further axes."""
+    """Whether the number of channels is divisible by `groups`, and the tensor has further axes."""
     fits = planar(shape) and len(shape) > 2 and 0 not in shape
     return fits and 0 < groups <= shape[-1] and shape[-1] % groups == 0
 

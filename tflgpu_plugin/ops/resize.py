@@ -36,7 +36,7 @@ COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners"),
     *("asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"),
 )
-# Those that a kernel computes for images; others are in tables.
+# Coordinate rules that a kernel computes for images; others are in tables.
 BETWEEN = {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 

@@ -128,8 +128,8 @@ def refuse_window(
 
 
 def slices_per_thread(target: Target, stored: Geometry) -> int:
-    """Returns how many channel slices a thread of one pixel computes: more share index arithmetic,
-    but GPUs need many threads."""
+    """Returns how many channel slices of a pixel a thread computes. With more of them a thread
+    computes indices less often, but GPUs need many threads."""
     return min(8 if target.software else _slices_on_gpus(stored), stored.slices)
 
 

@@ -133,7 +133,7 @@ def prefix(display: str) -> Path:
         stop(display)
         if not (system / "kernel32.dll").exists():
             raise Unavailable(f"Wine cannot make its folders: {said.stderr.decode()[-2000:]}")
-        # What programs find here in Windows, and Wine has elsewhere or not at all.
+        # Things that Windows has in this place, and Wine has elsewhere or not at all.
         shutil.copy(unpacked(WINE) / "usr/x86_64-w64-mingw32/lib/zlib1.dll", system)
         random = ["-shared", Path(__file__).with_name("wine_random.c"), "-ladvapi32"]
         compiled(*random, "-o", system / "bcryptprimitives.dll")

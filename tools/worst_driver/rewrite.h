@@ -1,4 +1,4 @@
-/* What a driver may do that software drivers do not. */
+/* Rewrites for things that a driver may do and software drivers do not. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -105,7 +105,7 @@ def turned(x: Any, places: Any = ("i32", (2, 5)), op: str = f"{MS}:RotaryEmbeddi
 HEADS, FIT, ROWS = "shape.mismatch", "shape.mismatch", "rank.unsupported"
 LSTM_BIAS, PEEPHOLES = rows(1, 16), rows(1, 6)
 BOUNDS: list[tuple[Node, str]] = [
-    # What every node needs.
+    # Conditions of every node.
     (Node("Relu", (3,), bodies=["b"]), "operator.host_only"),
     (pool(1, 2, 4, 4, outputs=("y", "i")), "output.unsupported"),
     (pool(1, 2, 4, 4, outputs=("y", None)), ""),

@@ -24,7 +24,7 @@ from tflgpu_plugin.providers.onnxruntime.reader import read  # noqa: E402
 from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot  # noqa: E402
 
 KINDS = {np.dtype(kind): name for name, kind in NUMPY_DTYPES.items() if name != BFLOAT16}
-# What onnxruntime computes otherwise than the test, and so do we.
+# Tests from which onnxruntime differs, and so do we.
 OTHERWISE = {
     "test_resize_downsample_scales_linear_align_corners",
     "test_resize_downsample_scales_cubic_align_corners",

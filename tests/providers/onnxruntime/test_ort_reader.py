@@ -164,7 +164,7 @@ def test_nodes_are_read_with_their_shapes(reading: Imported, expected: tuple[int
         (one("Add", (2, 3), np.ones(3, F), version=6), "opset 6"),
         (one("Conv", (1, 3, 9, 8), np.ones((4, 2, 3, 3), F)), "do not match 1 groups"),
         (one("MaxPool", (1, 3, 9, 8), kernel_shape=(20, 3)), "output dimension is negative"),
-        # What the host makes an error must not become an empty result, nor a cut one a whole one.
+        # An error of the host must not become an empty result, nor a cropped result a complete one.
         (one("Conv", (1, 3, 2, 8), np.ones((4, 3, 3, 3), F)), "is larger than its padded input"),
         (one("Conv", (1, 3, 0, 8), np.ones((4, 3, 1, 1), F)), "is larger than its padded input"),
         (

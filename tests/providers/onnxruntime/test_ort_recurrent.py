@@ -174,7 +174,7 @@ def test_a_length_that_only_a_run_tells(op: str) -> None:
         compared(model, steps=steps)
 
 
-# Of two sequences: all steps, some, none, and the same for both.
+# Lengths of two sequences: all steps, some, none, and the same for both.
 LENGTHS = ((STEPS, STEPS), (1, STEPS), (3, 2), (0, 4), (4, 0), (0, 0), (2, 2))
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 

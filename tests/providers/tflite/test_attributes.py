@@ -28,7 +28,7 @@ TARGETS = (
     Target(name="software", vendor="software", software=True, subgroup_size=8),
     Target(name="hardware", vendor="nvidia", subgroup_size=32),
 )
-# What has no answer in float32, of hosts neither: powers leave its range.
+# Cases without a result in float32, in hosts neither: powers exceed its range.
 EXCEPT = ("lp_pool p",)
 SMALL = 1 << 20  # elements of all tensors of a case that is run
 

@@ -25,7 +25,7 @@ class Step:
     output: str
 
 
-# What this host's functions become.
+# The ops that this host's functions become.
 TABLE = providers.Table(
     {
         name: providers.HostOp(name, op, (1, 1), operands=providers.operands(takes))

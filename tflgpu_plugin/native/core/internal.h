@@ -151,7 +151,7 @@ void tgi_log_deliver(void);
 
 /* ---- device.c, submission.c -------------------------------------------------------------------------------------------- */
 
-/* What wgpu's callbacks write. It is never freed, because the device-lost callback may come after the last release. */
+/* Data that wgpu's callbacks write. It is never freed: the device-lost callback may come after the last release. */
 typedef struct tgi_fate {
   atomic_bool lost;
   atomic_bool logged;              /* the loss is in the log */
@@ -280,7 +280,7 @@ void tgi_buffer_count(tg_buffer *buffer, uint64_t number, tg_memory *out);
 int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t bytes, tg_error *err);
 /* Writes any number of bytes, padded with zeros to a multiple of 4; with the lock held and a scope open. */
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes);
-/* What a kernel reads or writes at a binding. */
+/* The part of a buffer that a kernel reads or writes at a binding. */
 typedef struct tgi_view {
   tg_buffer *buffer;
   uint64_t offset, bytes;

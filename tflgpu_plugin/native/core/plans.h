@@ -1,4 +1,4 @@
-/* What partitions of both hosts have in common: the plans by input shapes, and counters. */
+/* The common part of partitions of both hosts: the plans by input shapes, and counters. */
 #ifndef TFLGPU_INTERNAL_PLANS_H
 #define TFLGPU_INTERNAL_PLANS_H
 

@@ -100,7 +100,7 @@ enum {
   TG_BUFFER_FILL_FIRST = 64
 };
 enum { TG_KEY_BYTES = 32 };
-/* What buffers are for: kinds by which their bytes are counted. TG_TENSOR: tensors that a host keeps on the GPU. */
+/* Purposes of buffers, by which their bytes are counted. TG_TENSOR: tensors that a host keeps on the GPU. */
 enum { TG_WEIGHTS, TG_POOL, TG_PORT, TG_UNIFORMS, TG_STAGING, TG_TENSOR, TG_KINDS };
 typedef struct tg_memory { uint64_t bytes[6]; } tg_memory;   /* by kind */
 tg_buffer *tg_buffer_create(tg_device *device, uint64_t bytes, uint32_t usage, uint32_t kind, tg_error *err);
