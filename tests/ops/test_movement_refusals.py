@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from tests.ops.test_op_refusals import RUN, graph_of, said
+from tests.support.net import Net
 from tests.support.refused import code
-from tflgpu_plugin.ir import Shape, Tensor
-from tflgpu_plugin.ops import rows
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.errors import Unsupported
+from tflgpu_plugin.ir import Shape, Target, Tensor
+from tflgpu_plugin.ops import concat, rows
+from tflgpu_plugin.ops.movement import Reading
 
 IMAGE: Shape = (4, 6, 8, 3)
 BEGIN, END, ONES = [0] * 4, [4, 6, 8, 3], [1] * 4
@@ -171,3 +175,14 @@ def test_elementwise_ops_and_normalizations(
 ) -> None:
     found = said(op, *given, **more)
     assert code(found) == wanted
+
+
+def test_images_are_joined_by_floats_along_channels_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of vec4 are found along any other axis, or there is no plan."""
+    net = Net()
+    parts = [net.input((2, 3, 5, 6)) for _ in range(2)]
+    graph = net.graph(net.op("concat", *parts, axis=1, activation="none"))
+    compiler.compile(graph, Target())
+    monkeypatch.setattr(concat, "read", lambda *_: Reading("elements", [], 0))
+    with pytest.raises(Unsupported, match="joined by vec4"):
+        compiler.compile(graph, Target())

@@ -269,6 +269,8 @@ def _floats(low: Lowering, node: Node, part: Part, last: bool) -> None:
     `tail` pad lanes, of rows from `tail_from` on."""
     shape, stored = low.graph.shape(node.outputs[0]), low.geometry(node.outputs[0])
     if planar(shape):
+        if part.axis != len(shape) - 1:  # blocks of vec4, which symbolic extents may hide
+            raise ValueError("images that are not joined by vec4")
         outer, spatial, run, offset = stored.batch, stored.spatial, part.extent, part.offset
         row = 4 * low.geometry(part.tensor).slices * spatial
         target_row, tail, tail_from = 4 * stored.slices * spatial, -stored.channels % 4, 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -25,7 +24,7 @@ from tflgpu_plugin.ir import (
     geometry,
     is_integer,
 )
-from tflgpu_plugin.ir.symbolic import i32, surely_divides
+from tflgpu_plugin.ir.symbolic import example, i32, surely_divides
 from tflgpu_plugin.ops.axes import Axis, aligned, merged
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import (
@@ -266,21 +265,26 @@ def _whole_slices(
     others: Sequence[Row], lane: Sequence[Row], start: int, value: float, channels: int
 ) -> bool:
     """Whether every vec4 of the output is a vec4 of the input, or all padding."""
-    whole = partial(surely_divides, 4)
     others = [*others, *lane[:-1]]
-    if not whole(start) or not all(whole(c.stride) for _, c in others):
+    if not all(map(_whole, (start, *(c.stride for _, c in others)))):
         return False
     if not lane:
         return True
     at, c = lane[-1]
-    if at.stride or c.stride != 1 or c.lookup is not None or not whole(c.low):
+    if at.stride or c.stride != 1 or c.lookup is not None or not _whole(c.low):
         return False
     # Lanes past the input's channels hold zero, so padding may begin within a slice when its value
     # is zero, too.
     at_end = value == 0.0 and start + c.stop == channels and not any(c.stride for _, c in others)
-    if len(lane) > 1 and not (whole(c.extent) and whole(c.stop)):
+    if len(lane) > 1 and not (_whole(c.extent) and _whole(c.stop)):
         return False
-    return not c.padded or whole(c.stop) or at_end
+    return not c.padded or _whole(c.stop) or at_end
+
+
+def _whole(number: int) -> bool:
+    """Whether a number is a multiple of 4 for all values of symbols, or 0 here, where polynomials
+    may not tell that it is always 0."""
+    return surely_divides(4, number) or (example(number) == 0 and number == 0)
 
 
 def turned(view: View, inside: Geometry) -> bool:

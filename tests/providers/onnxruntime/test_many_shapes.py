@@ -45,3 +45,16 @@ def test_rows_that_become_shorter_than_the_pixels_of_a_thread() -> None:
     for height, width in ((20, 20), (21, 18), (22, 6), (22, 5), (9, 7), (40, 3)):
         x = np.random.default_rng(width).normal(size=(1, 4, height, width)).astype(np.float32)
         compare(ours, theirs, {"x": x})
+
+
+def test_slices_of_a_volume_joined_along_the_batch() -> None:
+    """Positions that polynomials do not tell to be 0 still begin at a vec4."""
+    w = Writer()
+    volume = w.op("Conv", "x", w.weights(2, 1, 2, 3, 2), dilations=[1, 1, 2], strides=[1, 2, 1])
+    first, two = (w.op("Slice", volume, *map(np.array, ([0], [end], [0]))) for end in (1, 2))
+    w.op("Concat", two, first, axis=0, out="y")
+    data = w.model({"x": (F32, ("n", 1, "d", "h", "w"))}, {"y": (F32, None)})
+    ours, theirs = session(data), cpu(data)
+    for batch, width in ((4, 6), (2, 5), (3, 9), (5, 7), (1, 8), (2, 12)):
+        x = np.random.default_rng(width).normal(size=(batch, 1, 6, 8, width)).astype(np.float32)
+        compare(ours, theirs, {"x": x})
