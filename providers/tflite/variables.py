@@ -58,22 +58,22 @@ def _wrap(interpreter: type) -> None:
     @functools.wraps(plain_copy)
     def get_tensor(self: Any, tensor_index: int, *more: Any, **named: Any) -> Any:
         with suppress(ValueError, TypeError):  # which the host raises once more
-            _fetch(plain_view(self, tensor_index)(), stays=False)
+            _fetch(plain_view(self, tensor_index)())
         return plain_copy(self, tensor_index, *more, **named)
 
     @functools.wraps(plain_view)
     def tensor(self: Any, *given: Any, **named: Any) -> Any:
         view = plain_view(self, *given, **named)
-        return lambda: _fetch(view(), stays=True)
+        return lambda: _fetch(view())
 
     get_tensor.tflgpu_fetches = True  # type: ignore[attr-defined]
     interpreter.tensor, interpreter.get_tensor = tensor, get_tensor  # type: ignore[attr-defined]
 
 
-def _fetch(view: Any, stays: bool) -> Any:
-    """Returns a view of a tensor's memory, with its newest value. `stays`: the program has the view
-    from now on. Raises NativeError if the value is lost."""
+def _fetch(view: Any) -> Any:
+    """Returns a view of a tensor's memory, with its newest value. Hosts refuse a run while the
+    program has a view. Raises NativeError if the value is lost."""
     if view.nbytes:
         memory = native.ffi.from_buffer(view)
-        native.call(native.lib.tg_tflite_show_state, memory, view.nbytes, int(stays))
+        native.call(native.lib.tg_tflite_show_state, memory, view.nbytes)
     return view

@@ -363,7 +363,6 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "indexing": ("test_ort_indexing", "test_ort_patches", "test_ort_run_values"),
     "resizing": ("test_ort_patches",),
     "sessions": ("test_ort_changing_values", "test_onnxruntime"),
-    "variables": ("test_kept_states",),
     "ep": ("test_onnxruntime", "test_ort_run_shapes", "test_ort_models", "test_ort_versions"),
 }
 # Where their room would take too long with these.

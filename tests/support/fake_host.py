@@ -15,7 +15,7 @@ from tflgpu_plugin import native
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.native import library_path
 
-OK, NO_HANDLE, DYNAMIC, ARENA = 0, -1, 4, 2
+OK, NO_HANDLE, DYNAMIC, ARENA, CUSTOM = 0, -1, 4, 2, 6
 NODES = (7, 5)
 X, Y, Z, V = range(4)  # tensors: y is made of x, and z of y; v is only looked at
 
@@ -204,10 +204,10 @@ class Host:
         assert bool(failed) == (len(self.said) > before)
         return self.said[-1] if failed else ""
 
-    def show(self, k: int, stays: bool = False) -> Array:
+    def show(self, k: int) -> Array:
         """Returns the host's memory of a variable as a program sees it."""
         memory = self.tensors[k].data
-        native.call(native.lib.tg_tflite_show_state, memory, self.tensors[k].bytes, int(stays))
+        native.call(native.lib.tg_tflite_show_state, memory, self.tensors[k].bytes)
         return self.data[k]
 
     def free(self, k: int = 0) -> None:

@@ -182,7 +182,7 @@ class Steps:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_seeded_programs(host: str, seed: int) -> None:
-    """Every other seed reads the memory, after which states are copied each time."""
+    """Every other seed also reads and writes the memory itself."""
     model, states = program(seed)
     pair = gpu(model, host, force=1)[0], reference_of(model, host)
     steps = Steps(pair, states, seed)

@@ -306,9 +306,8 @@ void tg_kernel_release(tg_kernel *kernel);
 /* Has the host replace the nodes of all these kernels (ReplaceNodeSubsetsWithDelegateKernels). Only inside prepare. */
 int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, size_t kernel_count, tg_error *err);
 
-/* Copies a state that is kept on the device to the host's memory at `data`, where it belongs; does nothing for any other memory.
- * `stays`: the program may look there again at any time, so from now on the states beside it are copied after each run. */
-int tg_tflite_show_state(void *data, uint64_t bytes, uint32_t stays, tg_error *err);
+/* Copies a state that is kept on the device to the host's memory at `data`, where it belongs; does nothing for any other memory. */
+int tg_tflite_show_state(void *data, uint64_t bytes, tg_error *err);
 
 /* Returns the number that create gave a delegate, 0 for a pointer that is not one of our delegates, which may be invalid. */
 int64_t tg_tflite_delegate_number(void *delegate);

@@ -85,12 +85,11 @@ static tg_kernel *find_keeper(const void *data, size_t *index) {
   return found;
 }
 
-int tg_tflite_show_state(void *data, uint64_t bytes, uint32_t stays, tg_error *err) {
+int tg_tflite_show_state(void *data, uint64_t bytes, tg_error *err) {
   size_t index;
   if (!is_marked(data, bytes)) return 0;
   tg_kernel *kernel = find_keeper(data, &index);
   if (!kernel) return tgi_fail(err, "This variable is on the GPU; it cannot be read here.");
-  if (stays) kernel->keeps_states = false;
   int failed = fetch(kernel, index, data, bytes, err);
   tg_kernel_release(kernel);
   return failed;
