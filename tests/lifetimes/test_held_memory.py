@@ -181,3 +181,41 @@ assert process_memory().total == 0, process_memory()
 @pytest.mark.parametrize("host", hosts.installed())
 def test_interpreters(name: str, host: str) -> None:
     run_python(LITE.format(host=host) + INTERPRETERS[name])
+
+
+def test_hosts_in_one_process_share_weights() -> None:
+    """Their layers have the same weights, which each host's model stores in the same order."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    run_python(
+        PRELUDE
+        + """
+from conformance import host as hosts
+from conformance.models.tflite import Model
+
+def interpreter(host):
+    model = Model(); given = model.input("x", (4, SIDE))
+    inputs = [given, model.constant(WEIGHTS[0]), model.constant(WEIGHTS[1][0])]
+    model.output(model.op("FULLY_CONNECTED", inputs, "FullyConnectedOptions", {}, shape=(4, SIDE)))
+    delegates = [hosts.load_delegate(host)]
+    made = hosts.interpreter(model.to_bytes(), host, experimental_delegates=delegates)
+    made.allocate_tensors()
+    made.set_tensor(made.get_input_details()[0]["index"], x(4)); made.invoke()
+    answers.append(made.get_tensor(made.get_output_details()[0]["index"]))
+    return made, delegates
+
+answers = []
+made = [interpreter(host) for host in hosts.installed()]
+held = weights()
+assert BYTES / 2 < held < BYTES, process_memory()
+layer = m.node("Gemm", ["x", "w", "b"], ["y"], transB=1)
+shape, constants = [4, SIDE], {"w": WEIGHTS[0], "b": WEIGHTS[1][0]}
+session = m.session(m.model([layer], {"x": shape}, {"y": shape}, constants))
+answers += session.run(None, {"x": x(4)})
+assert weights() == held, process_memory()
+for answer in answers:
+    np.testing.assert_allclose(answer, x(4) @ WEIGHTS[0].T + WEIGHTS[1][0], atol=1e-2)
+del made; gc.collect()
+assert weights() == held
+"""
+    )
