@@ -88,6 +88,7 @@ PROVIDER = (
     "tflgpu_plugin.assert_used(session)",
     "devices = ",
     "on_gpu = ",
+    "bindings = ",
     "onnxruntime.ModelCompiler(",
 )
 LOGGING = "import logging"
@@ -226,11 +227,14 @@ def test_python_for_onnxruntime(folder: Path) -> None:
 import numpy
 (given,) = session.get_inputs()
 image = numpy.zeros([n if isinstance(n, int) else 1 for n in given.shape], "f4")
+frames, used = [image] * 5, []
+use = used.append
 """
     second = second.replace('"input"', "given.name")
     last = """
 compiled = onnxruntime.InferenceSession("model_ctx.onnx", options)
 compiled.run(None, {given.name: image})
+assert len(used) == 3
 """
     others = [other.replace('"input"', "given.name") for other in others]
     code = "\n".join([first, image, second, *others, last])
