@@ -60,7 +60,7 @@ def tflite(path: Path) -> Path:
     window = {"stride_w": 2, "stride_h": 2, "window_w": 2, "window_h": 2}
     made.operator("AVERAGE_POOL_2D", [conv], [pool], padding=flatbuffer.VALID, **window)
     flat = made.tensor("flat", (1, 64))
-    shape = made.tensor("shape", (2,), np.array([1, 64], np.int32))
+    shape = made.tensor("shape", (2,), np.array([1, -1], np.int32))
     made.operator("RESHAPE", [pool, shape], [flat])
     made.operator("SOFTMAX", [flat], [made.tensor("soft", (1, 64))], beta=1.0)
     file = path / "network.tflite"
@@ -147,6 +147,18 @@ def test_the_first_wrong_launch_of_a_tflite_model(
     text = compare(path, "--bisect").output
     assert f"First wrong result in partition 1: {tensor}, which differs" in text
     assert f"kernel {kernel}" in text and node in text
+
+
+@pytest.mark.parametrize("write", [onnx, tflite])
+def test_a_fault_is_found_at_other_shapes(
+    tmp_path: Path, planted: Callable[[Fault], None], write: Callable[[Path], Path]
+) -> None:
+    if write is tflite and not hosts.installed():
+        pytest.skip("no TFLite host")
+    planted(lambda name, variant: name == "pool")
+    shape = "x=2x3x10x16" if write is onnx else "x=1x10x8x3"
+    (wrong,) = found(1, write(tmp_path), "--bisect", "--shape", shape)["bisection"]["wrong"]
+    assert [one["kernel"] for one in wrong["suspects"]] == ["pool"]
 
 
 def test_a_form_that_is_wrong_is_named_and_left_out(

@@ -15,6 +15,7 @@ from tflgpu_plugin.cli.run import run
 from tflgpu_plugin.cli.shared import (
     adapter_option,
     as_json,
+    compared,
     console,
     existing,
     host_option,
@@ -22,6 +23,7 @@ from tflgpu_plugin.cli.shared import (
     prepared,
     print_json,
     table,
+    usable,
 )
 
 _runs = click.option(
@@ -163,17 +165,7 @@ def kernels(
 
 @main.command()
 @click.argument("model", type=existing)
-@click.option("--image", type=existing, help="A picture for the model.")
-@click.option("--mean", default=0.0, help="Float models get (pixel - mean) / std.")
-@click.option("--std", default=1.0, type=click.FloatRange(min=0, min_open=True))
-@click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy", help="An input's values.")
-@click.option("--shape", "shapes", multiple=True, metavar="NAME=1x512", help="An input's shape.")
-@click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs.")
-@click.option(
-    "--rtol",
-    type=click.FloatRange(min=0),
-    help="The tolerance, relative to the largest value of a tensor (1e-4).",
-)
+@compared
 @click.option("--bisect", is_flag=True, help="Find the first launch whose result differs.")
 @click.option("--workaround", is_flag=True, help="Find it, and try to run without its form.")
 @adapter_option
@@ -196,6 +188,41 @@ def compare(model: Path, as_json: bool, **arguments: Any) -> None:
         for line in found.lines():
             console.print(line)
     raise SystemExit(FINE if found.comparison.ok else DIFFERS)
+
+
+@main.command()
+@click.argument("model", type=existing, required=False)
+@click.option(
+    "--out",
+    "-o",
+    default="report.zip",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write.",
+    show_default=True,
+)
+@click.option("--with-model", is_flag=True, help="Add the model's file.")
+@compared
+@adapter_option
+@host_option
+@click.option("--option", "given", multiple=True, metavar="KEY=VALUE", callback=usable)
+@as_json
+def bugreport(
+    model: Path | None, out: Path, with_model: bool, as_json: bool, **arguments: Any
+) -> None:
+    """Write a .zip file for a report: this machine and, with MODEL, what runs on the GPU, how its
+    outputs compare, and its kernels. Names of users and files are left out."""
+    from tflgpu_plugin.cli import bugreport as reporting, compare as comparing
+
+    search = arguments | {"bisect": True, "workaround": True}
+    asked = None if model is None else comparing.request(model, search)
+    found = reporting.write(reporting.Request(out, asked, with_model))
+    if as_json:
+        return print_json(asdict(found))
+    for name, size in found.parts.items():
+        console.print(f"  {name:<14} {size:>9,} bytes")
+    for name, error in found.failed.items():
+        console.print(f"  {name} has a traceback: {error}", style="yellow")
+    console.print(f"Wrote {found.path}. Look through it before you send it.")
 
 
 def _show_measured(found: Any) -> None:

@@ -68,7 +68,7 @@ def sentence(error: BaseException) -> str:
         return text or type(error).__name__
     return (
         f"This is a defect of tflgpu-plugin ({type(error).__name__}: {text}). Please report it "
-        "with the traceback, which TFLGPU_DEBUG=1 shows."
+        "with the traceback, which TFLGPU_DEBUG=1 shows, and the file of `tflgpu bugreport`."
     )
 
 

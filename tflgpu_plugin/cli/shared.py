@@ -35,7 +35,7 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
     return {key: value for key, _, value in found}
 
 
-def _usable(given: Iterable[str]) -> dict[str, str]:
+def usable(_context: object, _parameter: object, given: Iterable[str]) -> dict[str, str]:
     """Returns a command's options; where one is wrong, its usage is shown."""
     try:
         return pairs(given)
@@ -53,7 +53,7 @@ option_pairs = click.option(
     "given",
     multiple=True,
     metavar="KEY=VALUE",
-    callback=lambda _context, _parameter, given: _usable(given),
+    callback=usable,
     help="An option; `tflgpu options` lists them.",
 )
 
@@ -61,6 +61,27 @@ option_pairs = click.option(
 def prepared(command: F) -> F:
     """Adds the options of commands that prepare a model."""
     return option_pairs(host_option(command))
+
+
+_INPUTS = (
+    click.option("--image", type=existing, help="A picture for the model."),
+    click.option("--mean", default=0.0, help="Float models get (pixel - mean) / std."),
+    click.option("--std", default=1.0, type=click.FloatRange(min=0, min_open=True)),
+    click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy",
+                 help="An input's values."),
+    click.option("--shape", "shapes", multiple=True, metavar="NAME=1x512",
+                 help="An input's shape."),
+    click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs."),
+    click.option("--rtol", type=click.FloatRange(min=0),
+                 help="The tolerance, relative to the largest value of a tensor (1e-4)."),
+)  # fmt: skip
+
+
+def compared(command: F) -> F:
+    """Adds the options of commands that run a model on given inputs and compare the outputs."""
+    for option in reversed(_INPUTS):
+        command = option(command)
+    return command
 
 
 def print_json(value: Any) -> None:

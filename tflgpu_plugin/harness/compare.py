@@ -59,6 +59,9 @@ class Subject(Protocol):
     def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
         """Prepares the model on CPU kernels, or with options through this plugin."""
 
+    def fixed(self) -> Subject:
+        """Returns the model with the shapes of its values as those of its inputs, none open."""
+
     def given(self) -> Mapping[Any, Array]:
         """Returns the values of the inputs by their probes."""
 

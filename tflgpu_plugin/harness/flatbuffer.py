@@ -34,6 +34,7 @@ _OPERATORS: dict[str, tuple[int, int, dict[str, str]]] = {
 SAME, VALID = 0, 1
 RELU6 = 3
 _FLOAT32, _INT32 = 0, 2
+_SHAPE, _SIGNATURE = 0, 7  # fields of a tensor
 # By the number of an operator's options in either union: the fields that are lists, and how many
 # bytes each item has.
 _LISTS: dict[int, dict[int, int]] = {
@@ -191,6 +192,23 @@ def with_outputs(model: bytes, extra: Sequence[int]) -> bytes:
     return bytes(out)
 
 
+def with_shapes(model: bytes, shapes: Mapping[int, Sequence[int]]) -> bytes:
+    """Returns the model with these shapes of tensors in its first subgraph, given by number, which
+    are no longer open. Raises ValueError for bytes that are not a TFLite model."""
+    file = _File(model)
+    file.outputs_offset()
+    out = bytearray(model)
+    out += bytes(-len(out) % 4)
+    with _whole():
+        tensors = file.tables(file.field(file.tables(file.field(file.follow(0), 2))[0], 0))
+        for number, shape in shapes.items():
+            for slot in (_SHAPE, _SIGNATURE):
+                if offset := file.field(tensors[number], slot):
+                    struct.pack_into("<I", out, offset, len(out) - offset)
+            out += struct.pack(f"<{1 + len(shape)}i", len(shape), *shape)
+    return bytes(out)
+
+
 def require_model(model: bytes) -> None:
     """Raises ValueError with a sentence for bytes that are not a complete TFLite model:
     tflite-runtime crashes on a file that was cut short."""
@@ -210,6 +228,16 @@ def results(model: bytes, kind: int | None = None) -> list[int]:
         graph = file.tables(file.field(file.follow(0), 2))[0]
         kinds = [file.byte(tensor, 1) for tensor in file.tables(file.field(graph, 0))]
         return [t for t in file.computed(graph) if t >= 0 and kind in (None, kinds[t])]
+
+
+def names(model: bytes) -> list[str]:
+    """Returns the name of each tensor in the first subgraph. Raises ValueError like `results`.
+    (tflite-runtime crashes when it is asked for the details of some sparse tensors.)"""
+    file = _File(model)
+    file.outputs_offset()
+    with _whole():
+        graph = file.tables(file.field(file.follow(0), 2))[0]
+        return [file.text(file.field(tensor, 3)) for tensor in file.tables(file.field(graph, 0))]
 
 
 def activations(model: bytes) -> list[int]:
@@ -306,6 +334,14 @@ class _File:
         start = self.follow(offset) if offset else 0
         if offset and start + 4 + self._uint(start) * size > len(self.model):
             raise IndexError(offset)
+
+    def text(self, offset: int) -> str:
+        """Returns a string, "" when it is absent."""
+        if not offset:
+            return ""
+        self.vector(offset, 1)
+        start = self.follow(offset)
+        return self.model[start + 4 : start + 4 + self._uint(start)].decode(errors="replace")
 
     def ids(self, offset: int, count: int) -> None:
         """Raises IndexError for a list of tensors with an invalid number; -1 stands for an absent

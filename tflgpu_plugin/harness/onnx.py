@@ -123,6 +123,11 @@ class OnnxModel:
 
         return Running([o.name for o in opened.get_outputs()], run, lambda: report(opened))
 
+    def fixed(self) -> OnnxModel:
+        shapes = {name: value.shape for name, value in self.feeds.items()}
+        content = protobuf.with_input_shapes(self.model.content, shapes)
+        return replace(self, model=replace(self.model, content=content))
+
     def given(self) -> Mapping[str, Array]:
         return self.feeds
 

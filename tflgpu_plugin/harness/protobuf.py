@@ -3,7 +3,7 @@ fields are those of ONNX's public schema (onnx.proto)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,26 +91,63 @@ def with_outputs(model: bytes, names: Sequence[str]) -> bytes:
     return model + wire.message(7, b"".join(wire.message(12, wire.text(1, name)) for name in names))
 
 
+def with_input_shapes(model: bytes, shapes: Mapping[str, Sequence[int]]) -> bytes:
+    """Returns the model with these shapes of inputs, given by name."""
+
+    def value(info: bytes) -> bytes:
+        (name, *_) = _texts(info, 1) or [""]
+        if name not in shapes:
+            return info
+        extents = b"".join(wire.message(1, wire.integer(1, extent)) for extent in shapes[name])
+
+        def tensor(kind: bytes) -> bytes:
+            others = (kind[start:end] for key, start, _, end in _parts(kind)
+                      if key != 2 << 3 | wire.BYTES)  # fmt: skip
+            return b"".join(others) + wire.message(2, extents)
+
+        return _changed(info, 2, lambda kind: _changed(kind, 1, tensor))
+
+    return _changed(model, 7, lambda graph: _changed(graph, 11, value))
+
+
+def _changed(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
+    """Returns a message with the values of a field that holds bytes changed."""
+    wanted = number << 3 | wire.BYTES
+    return b"".join(
+        wire.message(number, change(message[at:end])) if key == wanted else message[start:end]
+        for key, start, at, end in _parts(message)
+    )
+
+
 def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
     """Yields the values of a field that holds bytes. Raises ValueError when this is not a
     message."""
+    for key, _, at, end in _parts(message):
+        if key == wanted << 3 | wire.BYTES:
+            yield message[at:end]
+
+
+def _parts(message: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """Yields for each field its key, where it starts, where its value starts, and its end. Raises
+    ValueError when this is not a message."""
     at = 0
     while at < len(message):
+        start = at
         key, at = _read_varint(message, at)
-        if key & 7 == 0:
+        value, size = at, 0
+        if key & 7 == wire.NUMBER:
             _, at = _read_varint(message, at)
-            continue
-        if key & 7 == 2:
+        elif key & 7 == wire.BYTES:
             size, at = _read_varint(message, at)
-        elif key & 7 in (1, 5):
+            value = at
+        elif key & 7 in (1, wire.WORD):
             size = 8 if key & 7 == 1 else 4
         else:
             raise ValueError("This is not an ONNX model.")
         if at + size > len(message):
             raise ValueError("This ONNX model is cut short.")
-        if key == wanted << 3 | 2:
-            yield message[at : at + size]
         at += size
+        yield key, start, value, at
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:

@@ -76,13 +76,16 @@ class TfliteModel:
                 raise
             raise BadInput(refused(self.host, error, self.chosen_shapes)) from error
 
+    def fixed(self) -> TfliteModel:
+        shapes = {tensor: value.shape for tensor, value in self.given().items()}
+        return replace(self, content=flatbuffer.with_shapes(self.content, shapes))
+
     def given(self) -> Mapping[int, Array]:
         details = self.runner.plain(self.content).get_input_details()
         return {one["index"]: value for one, value in zip(details, self.values, strict=True)}
 
     def probes_of(self, names: Mapping[int, str]) -> Mapping[int, int]:
-        interpreter = self.runner.plain(self.content)
-        own = {one["index"]: str(one["name"]) for one in interpreter.get_tensor_details()}
+        own = dict(enumerate(flatbuffer.names(self.content)))
         there = {*self.given(), *flatbuffer.results(self.content)}
         return {t: t for t, name in names.items() if t in there and own.get(t) == name}
 

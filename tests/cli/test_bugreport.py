@@ -1,0 +1,112 @@
+"""`tflgpu bugreport` writes what a maintainer needs, names nobody, and survives what it reports."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.test_compare import onnx
+from tflgpu_plugin import kernels
+from tflgpu_plugin.cli import check
+from tflgpu_plugin.cli.commands import main
+
+pytestmark = pytest.mark.adapter
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+MACHINE = ["README.txt", "machine.json", "log.txt"]
+MODEL = ["README.txt", "machine.json", "model.json", "check.json", "compare.json", "kernels.txt"]
+
+
+def report(*words: object) -> Result:
+    return CliRunner().invoke(main, ["bugreport", *map(str, words)])
+
+
+def written(path: Path) -> dict[str, str]:
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None
+        return {name: file.read(name).decode(errors="replace") for name in file.namelist()}
+
+
+def test_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFLGPU_LOG", "warning")
+    monkeypatch.setenv("A_SECRET", "hunter2")
+    out = tmp_path / "r.zip"
+    result = report("--out", out)
+    assert result.exit_code == 0 and f"Wrote {out}" in result.output
+    parts = written(out)
+    assert [*parts] == MACHINE
+    machine = json.loads(parts["machine.json"])
+    assert machine["versions"]["tflgpu-plugin"] and machine["adapters"][0]["limits"]
+    assert machine["environment"]["TFLGPU_LOG"] == "warning"
+    assert "hunter2" not in parts["machine.json"]
+
+
+def test_a_model_that_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = kernels.render
+
+    def render(kernel: str, *given: Any) -> str:
+        text = true(kernel, *given)
+        return text.replace("var v = value;", "var v = 2.0 * value;") if kernel == "pool" else text
+
+    monkeypatch.setattr(kernels, "render", render)
+    model, out = onnx(tmp_path), tmp_path / "r.zip"
+    found = json.loads(report(model, "--out", out, "--shape", "x=1x3x8x16", "--json").stdout)
+    parts = written(out)
+    assert [*parts] == [*MODEL, "log.txt"] and not found["failed"]
+    assert found["parts"] == {name: len(text.encode()) for name, text in parts.items()}
+    compared = json.loads(parts["compare.json"])
+    ((suspect,),) = [wrong["suspects"] for wrong in compared["bisection"]["wrong"]]
+    assert suspect["kernel"] == "pool" and compared["chosen_shapes"] == {"x": [1, 3, 8, 16]}
+    assert "2.0 * value" in parts["kernels.txt"]
+    assert json.loads(parts["model.json"])["bytes"] == model.stat().st_size
+    assert len(json.loads(parts["check.json"])["report"]["nodes"]) == 7
+
+
+def test_names_of_users_and_files_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home of somebody"))
+    monkeypatch.setenv("TFLGPU_MODELS", str(tmp_path / "home of somebody" / "models"))
+    monkeypatch.setattr(getpass, "getuser", lambda: "somebody")
+    folder = tmp_path / "home of somebody" / "secret project"
+    folder.mkdir(parents=True)
+    model = onnx(folder).rename(folder / "face of anna.onnx")
+    out = tmp_path / "r.zip"
+    assert report(model, "--out", out, "--with-model").exit_code == 0
+    parts = written(out)
+    assert "model.onnx" in parts
+    assert (zipfile.ZipFile(out).read("model.onnx")) == model.read_bytes()
+    for name, text in parts.items():
+        assert name == "model.onnx" or not re.search("somebody|secret project|anna", text), name
+    assert json.loads(parts["machine.json"])["environment"]["TFLGPU_MODELS"] == "~/models"
+
+
+def test_parts_that_fail_leave_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(check, "check", fail)  # the launches are planned by it, too
+    out = tmp_path / "r.zip"
+    result = report(onnx(tmp_path), "--out", out)
+    assert result.exit_code == 0
+    assert "check.json has a traceback: KeyError: 'planted'" in result.output
+    parts = written(out)
+    assert "in fail" in parts["check.json"] and "in fail" in parts["kernels.txt"]
+    assert json.loads(parts["compare.json"])["agrees"]
+
+
+def test_no_model_and_no_place_are_sentences(tmp_path: Path) -> None:
+    damaged = tmp_path / "m.onnx"
+    damaged.write_bytes(b"damaged")
+    result = report(damaged, "--out", tmp_path / "r.zip")
+    assert result.exit_code == 0 and "compare.json has a traceback: BadInput" in result.output
+    result = report("--out", tmp_path / "missing" / "r.zip")
+    assert result.exit_code == 2 and "No such file" in result.stderr

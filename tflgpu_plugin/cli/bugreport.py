@@ -1,0 +1,156 @@
+"""`tflgpu bugreport`: writes all that a maintainer asks for into one .zip file, without the names
+of users and files. A part that fails is replaced by its error; the others are written anyway."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+import os
+import platform
+import re
+import sys
+import traceback
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tflgpu_plugin.cli import check, compare, doctor, kernels
+from tflgpu_plugin.harness import inputs
+
+VARIABLES = re.compile(r"(TFLGPU|VK|WGPU|MESA|DRI|LP|LIBGL|ORT|TF|XNNPACK|OMP)_|DISPLAY|WAYLAND")
+README = """A report of tflgpu-plugin.
+
+machine.json      versions, adapters with their limits and features, environment variables
+model.json        size and digest of the model's file
+check.json        which nodes run on the GPU, and why the others do not
+compare.json      the outputs on the CPU and on the GPU, and the first launch that differs
+kernels.txt       all launches and kernels of the model
+log.txt           the plugin's messages meanwhile
+
+A part that is a traceback failed. User names, the home folder and the model's name are left out;
+names of nodes are those of the model. Look through it before you send it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """The file to write, and the model to report on with its inputs, if there is one. `with_model`
+    adds the model's file."""
+
+    out: Path
+    model: compare.Request | None = None
+    with_model: bool = False
+
+
+@dataclass(frozen=True)
+class Written:
+    """The file that was written, its parts with their sizes in bytes, and the parts that failed,
+    with their errors."""
+
+    path: str
+    parts: Mapping[str, int]
+    failed: Mapping[str, str]
+
+
+def write(request: Request) -> Written:
+    """Writes the report. Raises OSError where the file cannot be written."""
+    hidden, sizes, failed = _hidden(request), dict[str, int](), dict[str, str]()
+    messages = _Messages()
+    with zipfile.ZipFile(request.out, "w", zipfile.ZIP_DEFLATED) as file:
+
+        def add(name: str, text: str) -> None:
+            for pattern, word in hidden:
+                text = pattern.sub(word, text)
+            file.writestr(name, text)
+            sizes[name] = len(text.encode())
+
+        add("README.txt", README)
+        with messages:
+            for name, part in _parts(request):
+                try:
+                    add(name, part())
+                except Exception as error:  # the report is for what goes wrong
+                    failed[name] = f"{type(error).__name__}: {error}"
+                    add(name, traceback.format_exc())
+        add("log.txt", "\n".join(messages.lines) + "\n")
+        if request.with_model and request.model:
+            content = inputs.content(request.model.model)
+            file.writestr(f"model{request.model.model.suffix}", content)
+            sizes[f"model{request.model.model.suffix}"] = len(content)
+    return Written(str(request.out), sizes, failed)
+
+
+def _parts(request: Request) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yields the name of each part, and the function that returns its text."""
+    yield "machine.json", lambda: _json(_machine())
+    given = request.model
+    if given is None:
+        return
+    path, options, host = given.model, given.options, given.host
+    yield "model.json", lambda: _json(_model(path))
+    yield "check.json", lambda: _json(check.check(path, options, host).as_json())
+    yield "compare.json", lambda: _json(compare.compared(given).as_json())
+    yield "kernels.txt", lambda: "\n".join(kernels.planned(path, options, host).lines())
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, default=str)
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        **asdict(doctor.examine()),
+        "machine": platform.machine(),
+        "processors": os.cpu_count(),
+        "executable": sys.executable,
+        "environment": {k: v for k, v in sorted(os.environ.items()) if VARIABLES.match(k)},
+    }
+
+
+def _model(path: Path) -> dict[str, Any]:
+    content = inputs.content(path)
+    return {"bytes": len(content), "sha256": sha256(content).hexdigest(), "kind": path.suffix}
+
+
+def _hidden(request: Request) -> list[tuple[re.Pattern[str], str]]:
+    """Returns what a report must not name, the longest first, with the word in its place."""
+    words = {str(Path.home()): "~"}
+    try:
+        words[getpass.getuser()] = "USER"
+    except (KeyError, OSError):  # a user without a name
+        pass
+    if request.model:
+        path = request.model.model
+        words |= {str(path.resolve()): "MODEL", str(path): "MODEL", path.name: "MODEL"}
+        words |= {str(each): "INPUT" for each in _files(request.model)}
+    ordered = sorted((word for word in words if len(word) > 1), key=len, reverse=True)
+    return [(re.compile(rf"(?<!\w){re.escape(word)}(?!\w)"), words[word]) for word in ordered]
+
+
+def _files(request: compare.Request) -> list[Path]:
+    given = request.given
+    return [*given.files.values(), *([given.image] if given.image else [])]
+
+
+class _Messages(logging.Handler):
+    """Collects the plugin's messages of all levels while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: list[str] = []
+        self.logger = logging.getLogger("tflgpu_plugin")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.levelname}: {record.getMessage()}")
+
+    def __enter__(self) -> None:
+        self.before = self.logger.level
+        self.logger.addHandler(self)
+        self.logger.setLevel(logging.DEBUG)
+
+    def __exit__(self, *error: object) -> None:
+        self.logger.setLevel(self.before)
+        self.logger.removeHandler(self)
