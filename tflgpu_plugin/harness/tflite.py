@@ -10,7 +10,7 @@ from typing import Any
 
 import tflgpu_plugin
 from tflgpu_plugin.harness import flatbuffer
-from tflgpu_plugin.harness.compare import FASTEST, JUDGES, Array, Running, thinned
+from tflgpu_plugin.harness.compare import FASTEST, JUDGES, Array, Running, judged, thinned
 from tflgpu_plugin.harness.hosts import THREADS, Host, Lacking, invoked
 from tflgpu_plugin.harness.inputs import BadInput, refused
 
@@ -78,7 +78,18 @@ class TfliteModel:
 
     def fixed(self) -> TfliteModel:
         shapes = {tensor: value.shape for tensor, value in self.given().items()}
+        details = self.runner.plain(self.content).get_input_details()
+        if any(shapes[one["index"]] != tuple(one["shape"]) for one in details):
+            shapes |= self._resized()
         return replace(self, content=flatbuffer.with_shapes(self.content, shapes))
+
+    def _resized(self) -> dict[int, tuple[int, ...]]:
+        """Returns the shapes of all results in a run, where those in the file are for others."""
+        plain = self.runner.plain(self.content)
+        own = [one["index"] for one in plain.get_output_details()]
+        more = [t for t in flatbuffer.results(self.content) if t not in own]
+        running, _, _ = judged(self.probed(more))
+        return {t: value.shape for t, value in zip([*own, *more], running.run(), strict=True)}
 
     def given(self) -> Mapping[int, Array]:
         details = self.runner.plain(self.content).get_input_details()
