@@ -79,14 +79,12 @@ class PlacedPartition:
         return out
 
     def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
-        """Returns the partition's graph for these input shapes. Raises BuildError with a
-        sentence."""
+        """Returns the partition's graph for these input shapes. Raises BuildError."""
         raise NotImplementedError
 
     @property
     def described(self) -> object:
-        """Returns all that plans for other shapes follow from, as plain data; None where there can
-        be none."""
+        """Returns the data from which plans for other shapes follow, None where there is none."""
         raise NotImplementedError
 
     def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
@@ -192,14 +190,12 @@ class PlacedPartition:
 
     @property
     def declared(self) -> Sequence[tuple[HostExtent, ...] | None]:
-        """Returns the shapes that the model declares for the inputs that select a plan (None: not
-        even a rank)."""
+        """Returns the declared shapes of inputs that select a plan (None: not even a rank)."""
         raise NotImplementedError
 
     @property
     def limits(self) -> Sequence[tuple[int, int] | None]:
-        """Returns for each of the lists that select a plan the limits of symbols in it, or None
-        where there are none."""
+        """Returns the limits of symbols in each list that selects a plan, None where none are."""
         raise NotImplementedError
 
     def add(
@@ -285,8 +281,7 @@ Placed = TypeVar("Placed", bound=PlacedPartition)
 
 @dataclass
 class GraphRecord(Generic[Placed]):
-    """One graph of the host: its nodes, with the reports of where they run, and the partitions that
-    were placed."""
+    """One graph of the host: reports of its nodes, and the partitions that were placed."""
 
     nodes: list[NodeReport] = field(default_factory=list)
     placed: list[Placed] = field(default_factory=list)
@@ -383,8 +378,7 @@ class Records(Generic[Owner, Placed]):
         return found.report() if found else None
 
     def sweep(self) -> None:
-        """Frees the memory of partitions that the host has freed and forgets clients that it has
-        ended."""
+        """Frees the memory of freed partitions, and forgets clients that the host has ended."""
         for number, one in self.partitions.items():
             if one.dead:
                 one.release()
