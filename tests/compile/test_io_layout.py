@@ -200,6 +200,13 @@ def test_a_cache_that_needs_device_storage_is_converted(name: str) -> None:
     assert labels(graph).count("unpack") == len(graph.outputs)
 
 
+def test_a_cache_that_is_no_output_is_on_the_device() -> None:
+    graph = APPENDED["rows"]
+    inner = replace(graph, outputs=graph.outputs[:1])
+    assert graph.outputs[1] not in compiler.lower(inner, TARGET).hosted
+    assert labels(inner)[-3:] == ["concat", "attention", "unpack"]
+
+
 def test_the_next_value_of_a_state_is_not_made_in_an_output() -> None:
     graph = appended(CACHE, TOKEN)
     made = replace(graph, states=((graph.inputs[0], graph.outputs[1]),), inputs=graph.inputs[1:])
