@@ -42,6 +42,13 @@ if not TYPE_CHECKING:
     Lock, RLock, local = builtin_thread.allocate_lock, builtin_thread.RLock, builtin_thread._local
 
 
+def pause(seconds: float) -> None:
+    """Lets other threads run for a time. (`time.sleep` may be replaced, too.)"""
+    lock = Lock()
+    lock.acquire()
+    lock.acquire(timeout=seconds)
+
+
 # ---- work on threads -----------------------------------------------------------------------------
 
 

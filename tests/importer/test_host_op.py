@@ -44,7 +44,7 @@ def test_roles() -> None:
     assert decides == {
         *("shape", "axes", "count", "split", "steps", "crops", "pads", "roi_or_factors", "starts"),
         *("ends", "size", "sizes", "begin", "end", "strides", "block", "start", "length", "order"),
-        *("repeats", "axis", "paddings", "factors"),
+        *("repeats", "axis", "paddings", "factors", "first", "limit"),
     }
     assert {name for name, role in ROLES.items() if role.typed} == {"value", "slope"}
     assert {name: role.extents for name, role in ROLES.items() if role.extents} == {

@@ -27,6 +27,12 @@ def test_a_result_and_an_error_come_each_time_they_are_asked_for() -> None:
             failing()
 
 
+def test_a_pause_lasts_and_lets_others_run() -> None:
+    start, other = time.monotonic(), threads.begin(lambda: "ran", "test")
+    threads.pause(0.05)
+    assert time.monotonic() - start >= 0.04 and other() == "ran"
+
+
 @pytest.mark.adapter
 def test_nothing_reads_constants_when_a_partition_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

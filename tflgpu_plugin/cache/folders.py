@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin import log, trusted
+from tflgpu_plugin import log, threads, trusted
 from tflgpu_plugin.registry import Once
 
 PACKAGE = "tflgpu-plugin"
@@ -104,7 +104,7 @@ def locked(folder: Path) -> Iterator[None]:
         while not _lock(handle):
             if time.monotonic() > end:
                 raise OSError(errno.EAGAIN, "another process has locked it")
-            time.sleep(LOCK_PAUSE)
+            threads.pause(LOCK_PAUSE)
         try:
             yield
         finally:

@@ -56,7 +56,10 @@ class Written:
 
 
 def write(request: Request) -> Written:
-    """Writes the report. Raises OSError where the file cannot be written."""
+    """Writes the report. Raises OSError where the file cannot be written, and BadInput for a model
+    that cannot be read."""
+    if request.model:
+        inputs.content(request.model.model)
     hidden, sizes, failed = _hidden(request), dict[str, int](), dict[str, str]()
     messages = _Messages()
     with zipfile.ZipFile(request.out, "w", zipfile.ZIP_DEFLATED) as file:
