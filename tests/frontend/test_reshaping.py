@@ -69,6 +69,15 @@ def test_extents_that_the_model_leaves_open_become_symbols_with_others() -> None
     assert reshaping.of(given(6, 8, 8, 5), EXTENTS, make) is found
 
 
+def test_the_first_shapes_have_no_template_when_they_come_again() -> None:
+    """A host asks again for a plan that could not be built."""
+    reshaping, make = Reshaping(declared=frozenset({1})), Made()
+    assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None
+    assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None and not make
+    found = reshaping.of(given(3, 9, 9, 5), EXTENTS, make)
+    assert found is not None and found.rooms == [{0: 3, 1: 9}, {0: 3, 1: 7}]
+
+
 def test_they_do_not_where_a_template_with_them_holds_for_few_shapes() -> None:
     reshaping, make = Reshaping(declared=frozenset({1})), Made()
     reshaping.of(given(3, 7, 7, 5), EXTENTS, make)

@@ -170,15 +170,16 @@ class Reshaping:
     def of(
         self, given: Flat, limits: Limits, make: Callable[[Flat, Trace], Template]
     ) -> Symbolic | None:
-        """Returns a template for these shapes. Returns None in the first run, and where no template
-        can be made. Positions that have `limits` may become symbols. `make` makes a template for
-        shapes that contain symbols; it may raise any error."""
+        """Returns a template for these shapes. Returns None while no other shapes were given, and
+        where no template can be made. Positions that have `limits` may become symbols. `make` makes
+        a template for shapes that contain symbols; it may raise any error."""
         with self.lock:
             limits = {k: ends for k, ends in limits.items() if self.pinned[k] < NARROW}
-            alike = [one for one in self.seen if self._differ(one, given) <= limits.keys()]
+            others = [one for one in self.seen if one != given]
+            alike = [one for one in others if self._differ(one, given) <= limits.keys()]
             for one in alike:
                 self.open |= self._differ(one, given)
-            self.seen = [given, *(one for one in self.seen if one != given)][:KEPT]
+            self.seen = [given, *others][:KEPT]
             for symbolic in self.found:
                 values = symbolic.values(given)
                 if values is not None and symbolic.template.fits(values):
