@@ -53,9 +53,11 @@ ops.rows()  # imports the families now, not while the first model is prepared
 
 @dataclass
 class Partition:
-    """A set of nodes that run as one step. `graph` is not rewritten; once the partition is claimed,
-    its constants are the host's, not copies in device layout. `instance` is the first that was
-    built; once the host has it, only native code holds its memory on the device."""
+    """A set of nodes that run as one step. `graph` is the graph before any pass; when the partition
+    is claimed, copies of constants in device layout are dropped from it, which leaves the host's
+    arrays. `instance` is the first one built (others are built for other shapes). After native code
+    takes it over, `instance` keeps only the plan and no longer owns device memory (see
+    `Instance.release`)."""
 
     nodes: tuple[int, ...]
     graph: Graph
@@ -63,7 +65,9 @@ class Partition:
     tuned: bool = False  # with settings measured on the device
     cache: Cache | None = field(default=None, repr=False)
     options: Options = field(default=Options(), repr=False)
-    made: Sequence[Stored] = field(default=(), repr=False)  # stored plans, its own before others
+    made: Sequence[Stored] = field(
+        default=(), repr=False
+    )  # stored plans, that for its own shapes first
     origin: bytes = field(default=b"", repr=False)  # of the digests in `made`, see `contents`
     entry: Entry | None = field(default=None, init=False, repr=False)
     target: Target = field(init=False, repr=False)
@@ -103,12 +107,12 @@ class Partition:
         return self._build(graph, False, extra)
 
     def stored(self, source: str) -> list[Stored]:
-        """Returns the stored plans for other shapes, which follow from this `source`. Those of a
-        compiled model follow from its own."""
+        """Returns the stored plans for other shapes that were made from this `source`. Those of a
+        compiled model were made from its own."""
         return list(self.entry.plans(source) if self.entry else self.made[1:])
 
     def refuse_stored(self, reason: str) -> None:
-        """Tells the user why stored plans for other shapes are not used."""
+        """Logs why stored plans for other shapes are not used."""
         if self.entry:
             self.entry.refuse(reason)
         else:
@@ -163,7 +167,7 @@ class Partition:
         from tflgpu_plugin.compile import compiler  # a start from the cache needs none
 
         if self.tuned and first:
-            from tflgpu_plugin.compile import tuning  # imported late: few callers need it
+            from tflgpu_plugin.compile import tuning  # imported late: few callers use it
 
             self.target = tuning.best(graph, self.device, self.target)
         try:
@@ -176,8 +180,8 @@ class Partition:
         return instance
 
     def _kept(self, entry: Entry, graph: Graph) -> Instance | None:
-        """Returns an instance of the plan that the cache holds for this graph, or None where it
-        holds none that can be used."""
+        """Returns an instance of the plan that the cache holds for this graph, or None if it holds
+        no usable one."""
         found = entry.load(graph)
         if found is None:
             return None

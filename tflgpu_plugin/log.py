@@ -66,18 +66,18 @@ def _from_environment() -> int:
 
 @functools.cache
 def _unknown(name: str) -> None:
-    """Warns once that the variable names no level."""
+    """Warns once that the value `name` of the environment variable is not a level."""
     _write(f"WARNING: tflgpu: {VARIABLE} is {name[:40]!r}. It takes: {', '.join(LEVELS)}.")
 
 
 def _write(text: str) -> None:
-    """Writes one text to stderr; does nothing where there is no stderr."""
+    """Writes `text` as a line to stderr, if there is a stderr."""
     if sys.stderr is not None:
         print(text, file=sys.stderr, flush=True)
 
 
 def _logger() -> Any:
-    """Returns the logger with our handler, which does nothing where the program has handlers of its
+    """Returns the logger with our handler, which does nothing if the program has handlers of its
     own."""
     import logging
 

@@ -1,4 +1,4 @@
-"""Table rows and builders for the attention operators that onnxruntime's optimizer writes."""
+"""Table rows and builders for the attention operators that onnxruntime's optimizer inserts."""
 
 from __future__ import annotations
 

@@ -228,13 +228,13 @@ _CELL = (
     ),
     needs(
         "constant.invalid",
-        "Lengths from 0 to the number of steps.",
+        "Sequence lengths from 0 to the number of steps.",
         _within,
         kind=Impossible,
     ),
     needs(
         "shape.empty",
-        "At least one step if a run tells the lengths.",
+        "At least one step if the sequence lengths are known only in a run.",
         lambda e: _steps(e) > 0 or not _ends(e),
         kind=Unfit,
     ),

@@ -140,11 +140,14 @@ def test_the_first_wrong_launch_of_a_tflite_model(
 ) -> None:
     planted(lambda name, variant: name == kernel)
     path = tflite(tmp_path)
-    (wrong,) = found(1, path, "--bisect")["bisection"]["wrong"]
+    bisection = found(1, path, "--bisect")["bisection"]
+    (wrong,) = bisection["wrong"]
     assert wrong["agreement"]["name"] == tensor
     assert wrong["suspects"][-1]["nodes"] == [node]
     assert [one["name"] for one in wrong["inputs"]] == (["conv"] if kernel == "pool" else [])
-    text = compare(path, "--bisect").output
+    text = " ".join(compare(path, "--bisect").output.split())
+    count = "1 intermediate result" if kernel == "conv" else "2 intermediate results"
+    assert f"Compared {count}; the model has {bisection['launches']} GPU launches in all." in text
     assert f"First wrong result in partition 1: {tensor}, which differs" in text
     assert f"kernel {kernel}" in text and node in text
 
@@ -168,7 +171,7 @@ def test_a_form_that_is_wrong_is_named_and_left_out(
     planted(lambda name, variant: name == "conv" and variant["taps"] == "rows")
     result = compare(path, "--workaround")
     assert result.exit_code == 1
-    assert "Without strided_rows all outputs agree" in result.output
+    assert "Without strided_rows all outputs agree. Until it is fixed, set" in result.output
     tried = found(1, path, "--workaround")["agrees_without"]
     assert tried == {"strided_rows": True}
     assert compare(path, "-o", "without=strided_rows").exit_code == 0

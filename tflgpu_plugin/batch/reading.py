@@ -20,7 +20,7 @@ Sample = list[Array]
 
 
 class Reader:
-    """Reads items in order; the file that it read last stays open."""
+    """Reads items in order. It keeps the last file open for the next item."""
 
     def __init__(self, spec: Spec, signature: Signature) -> None:
         self.spec, self.signature = spec, signature

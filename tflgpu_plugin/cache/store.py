@@ -150,7 +150,8 @@ class Entry:
                     os.unlink(part)
 
     def _held(self, key: Mapping[str, str]) -> Contents | None:
-        """Returns what the file has now; None for a file that cannot get further plans."""
+        """Returns the file's current contents, or None if no plan can be appended to it: it is
+        missing, damaged or refused, or was written for another key."""
         try:
             data = mapped_file(self.path, self.most, whole=False)
             held = plan_file.contents(data, growing=True)

@@ -368,10 +368,11 @@ def execute(
 @click.option("--no-onnxruntime", is_flag=True, help="Do not change ONNX Runtime.")
 @as_json
 def enable(no_onnxruntime: bool, as_json: bool) -> None:
-    """Make the plugin known to hosts in every program of this environment, without an import.
+    """Register the plugin with the hosts in every program of this environment.
 
-    load_delegate("tflgpu") works in TFLite hosts, and "TflGpuExecutionProvider" is known to ONNX
-    Runtime. Programs still have to ask for it; `tflgpu exec` does that for them."""
+    TFLite hosts then accept load_delegate("tflgpu"), and ONNX Runtime accepts
+    "TflGpuExecutionProvider", without an import of the plugin. Programs still have to ask for it;
+    `tflgpu exec` does that for them."""
     from tflgpu_plugin.cli import enable as switch
 
     path = switch.enable(not no_onnxruntime)

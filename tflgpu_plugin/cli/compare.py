@@ -20,7 +20,7 @@ PASSED = 1  # timed runs; the times are not shown
 @dataclass(frozen=True)
 class Request:
     """The arguments: a model with its inputs, in a host, with options of the plugin. `workaround`
-    tries what `bisection` finds."""
+    runs the model without each form that `bisection` lists."""
 
     model: Path
     given: Given
@@ -33,8 +33,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """The result: the comparison of the outputs; the bisection, where one was asked for; and for
-    each refused form that was tried, whether the outputs agree without it."""
+    """The result: the comparison of the outputs; the bisection, if one was requested; and for each
+    form that the model was run without, whether the outputs agree then."""
 
     model: str
     comparison: Comparison
@@ -47,7 +47,7 @@ class Found:
                 "agrees_without": dict(self.tried)}  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        """Yields what follows the table of outputs."""
+        """Yields the lines below the table of outputs: verdict, bisection and workarounds."""
         yield self.comparison.verdict()
         if self.bisection is not None:
             yield ""
@@ -55,7 +55,7 @@ class Found:
         for form, agrees in self.tried.items():
             if agrees:
                 yield (
-                    f"Without {form} all outputs agree. Until it is mended, set "
+                    f"Without {form} all outputs agree. Until it is fixed, set "
                     f"TFLGPU_WITHOUT={form}, or the option without={form}."
                 )
             else:
@@ -63,7 +63,7 @@ class Found:
 
 
 def request(model: Path, arguments: Mapping[str, Any]) -> Request:
-    """Returns the request that the command's arguments make. Raises BadInput."""
+    """Returns the request of the command-line arguments. Raises BadInput."""
     get = arguments.__getitem__
     given = Given(get("image"), get("mean"), get("std"), get("seed"), files(get("files")),
                   shapes(get("shapes")))  # fmt: skip
@@ -75,19 +75,19 @@ def request(model: Path, arguments: Mapping[str, Any]) -> Request:
 
 
 def compared(request: Request) -> Found:
-    """Returns the comparison of a model's outputs, and what was asked for beyond it. Raises
-    BadInput, NoHost, or what the host raises."""
+    """Returns the comparison of a model's outputs and, if requested, its bisection and the
+    workarounds that were tried. Raises BadInput, NoHost, or what the host raises."""
     subject = subjects.opened(request.model, request.host, request.given)
     found = _outputs(subject, request)
     if not request.bisection:
         return Found(request.model.name, found, None, {})
-    where = bisect.bisect(subject, request.options, request.tolerance)
+    bisection = bisect.bisect(subject, request.options, request.tolerance)
     tried: dict[str, bool] = {}
-    for form in where.forms if request.workaround else ():
+    for form in bisection.forms if request.workaround else ():
         tried[form] = _outputs(subject, _without(request, form)).agrees
         if tried[form]:
             break
-    return Found(request.model.name, found, where, tried)
+    return Found(request.model.name, found, bisection, tried)
 
 
 def _outputs(subject: Subject, request: Request) -> Comparison:
@@ -95,7 +95,7 @@ def _outputs(subject: Subject, request: Request) -> Comparison:
 
 
 def _without(request: Request, form: str) -> Request:
-    """Returns the request with a form refused in addition to those that already are."""
+    """Returns the request with this form added to its option `without`."""
     before = request.options.get("without", "")
     options = {**request.options, "without": ",".join(filter(None, (before, form)))}
     return replace(request, options=options)
@@ -103,11 +103,12 @@ def _without(request: Request, form: str) -> Request:
 
 def _of_bisection(found: Bisection) -> Iterator[str]:
     results = many(found.compared, "intermediate result")
-    yield f"{results} of {many(found.launches, 'launch', 'launches')} compared."
+    launches = many(found.launches, "GPU launch", "GPU launches")
+    yield f"Compared {results}; the model has {launches} in all."
     for wrong in found.wrong:
         yield from _of_wrong(wrong)
     if not found.wrong:
-        yield "All of them agree when each partition runs on the CPU's values."
+        yield "All of them agree when each partition is fed the values that the CPU computed."
 
 
 def _of_wrong(wrong: Wrong) -> Iterator[str]:
@@ -126,12 +127,12 @@ def _of_wrong(wrong: Wrong) -> Iterator[str]:
 
 
 def files(given: Iterable[str]) -> dict[str, Path]:
-    """Returns the files of inputs by name. Raises BadInput."""
+    """Returns the file of each input, by the input's name. Raises BadInput."""
     return {name: Path(value) for name, value in _pairs(given, "NAME=FILE.npy")}
 
 
 def shapes(given: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of inputs by name. Raises BadInput."""
+    """Returns the shape of each input, by the input's name. Raises BadInput."""
     found = {}
     for name, value in _pairs(given, "NAME=1x512"):
         extents = value.lower().split("x") if value else []

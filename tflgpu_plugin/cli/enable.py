@@ -1,9 +1,9 @@
-"""`tflgpu enable` and `disable`: make the plugin known to hosts in every program.
+"""`tflgpu enable` and `disable`: register the plugin with the hosts in every program, and undo it.
 
 A .pth file in site-packages runs one line at each Python start, which registers an import hook of
-tflgpu_startup.py (a few microseconds); the plugin itself is imported after a host, so other
-programs do not pay for it. The file is listed as one of the package's, so that uninstalling the
-package removes it."""
+tflgpu_startup.py (a few microseconds); the plugin itself is imported only after a host,
+so other programs do not pay for it. The file is added to the package's list of installed files, so
+that uninstalling the package removes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def line(providers: tuple[str, ...]) -> str:
 
 
 class EnableError(RuntimeError):
-    """An error for a .pth file that cannot be written or removed; the text says what to do."""
+    """The .pth file cannot be written or removed; the text says what to do."""
 
 
 def folders() -> list[Path]:
@@ -44,12 +44,12 @@ def folders() -> list[Path]:
 
 
 def enabled() -> list[Path]:
-    """Returns the existing files."""
+    """Returns the .pth files that exist."""
     return [folder / FILE for folder in folders() if (folder / FILE).is_file()]
 
 
 def serves_onnxruntime(path: Path) -> bool:
-    """Whether one of `enabled()` makes the plugin known to ONNX Runtime, too."""
+    """Whether this .pth file (one of `enabled()`) also registers the plugin with ONNX Runtime."""
     return PROVIDERS[1] in path.read_text(encoding="utf-8")
 
 

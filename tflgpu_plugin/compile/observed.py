@@ -24,8 +24,8 @@ class Observation:
     """The tensor `tensor` of the partition's graph, complete after the launch number `launch`;
     `reads` are the tensors of the graph that this launch reads. `plan` takes the partition's inputs
     and states, and its only output is the tensor in the host's layout, or, with `order`, its axes
-    in this order. `sure` is False for a tensor that a pass has made anew, and of which only its
-    shape and the nodes that it was made from say which tensor of the graph it has to be."""
+    in this order. `sure` is False for a tensor that a pass has created: that it holds the values of
+    the graph's tensor is only inferred from its shape and from the nodes that it replaces."""
 
     launch: int
     tensor: int

@@ -1,7 +1,8 @@
 """Finds the first launch on the GPU whose result differs from the host's CPU kernels.
 
-Every partition runs on the CPU's values of its inputs, again and again, each time up to one more
-launch (see `compile.observed`), so that an error can be seen where it is made."""
+Every partition is fed the input values that the CPU computed and runs repeatedly, each time
+stopping at a later launch (see `compile.observed`), so that the launch that makes an error is
+found."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ class Suspect:
 @dataclass(frozen=True)
 class Wrong:
     """The first wrong tensor of a partition (numbered as in reports). `suspects` are the launches
-    since the last result that agreed, the last one completes the tensor. `inputs` are the results
-    that it reads and that were compared."""
+    after the last result that agreed; the last of them completes the tensor. `inputs` are the
+    compared tensors that this last launch reads."""
 
     partition: int
     agreement: Agreement
@@ -66,8 +67,8 @@ class Bisection:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Returns what the option `without` can refuse of the suspects: forms, and ops that have no
-        other form."""
+        """Returns those names of the suspects' forms that the option `without` accepts: names of
+        forms, and of ops that have only one form."""
         found = dict.fromkeys(one.form for each in self.wrong for one in each.suspects)
         return tuple(name for name in found if name in ops.form_names() or ops.row(name))
 
@@ -94,7 +95,7 @@ def bisect(subject: Subject, options: Mapping[str, Any], tolerance: float = TOLE
             for number, partition, instance in placed(ran(found), running.report())
         ]
     values = _on_the_cpu(subject, [part.graph for part in parts])
-    searched = [_searched(part, _spread(part.graph, values), tolerance) for part in parts]
+    searched = [_searched(part, _derived(part.graph, values), tolerance) for part in parts]
     return Bisection(
         sum(count for count, _ in searched),
         sum(len(part.instance.plan.dispatches) for part in parts),
@@ -104,7 +105,8 @@ def bisect(subject: Subject, options: Mapping[str, Any], tolerance: float = TOLE
 
 def _searched(part: Part, known: Mapping[int, Pair], tolerance: float) -> tuple[int, Wrong | None]:
     """Returns how many results of a partition were compared, and the first wrong one. A tensor that
-    only seems to be the host's counts where it agrees; it is wrong where a later one is."""
+    may not be the host's (see `Observation.sure`) is reported as wrong only if a later one, which
+    certainly is the host's, is wrong, too."""
     compared, last, good = 0, -1, dict[int, Agreement]()
     doubt: Wrong | None = None
     if not known.keys() >= {*part.graph.inputs}:
@@ -146,9 +148,9 @@ def _on_the_cpu(subject: Subject, graphs: Sequence[Graph]) -> dict[int, dict[int
     }
 
 
-def _spread(graph: Graph, values: Mapping[int, Mapping[int, Pair]]) -> dict[int, Pair]:
-    """Returns the values of a graph's tensors: those of the host, and those that follow from them
-    because a node only moves elements, or has a meaning in numpy."""
+def _derived(graph: Graph, values: Mapping[int, Mapping[int, Pair]]) -> dict[int, Pair]:
+    """Returns the values of a graph's tensors: those of the host, and those that can be derived
+    from them, because a node only moves elements or can be evaluated in numpy."""
     known = {t: pair for t, pair in values[id(graph)].items() if pair[0].shape == graph.shape(t)}
     for _ in range(2):
         for node in graph.nodes:
@@ -217,7 +219,7 @@ def _scattered(values: Array, order: Array, shape: Sequence[int]) -> Array:
 def _compared(
     part: Part, seen: Observation, known: Mapping[int, Pair], tolerance: float
 ) -> Agreement:
-    """Returns the comparison of an observed tensor; it disagrees where the run fails."""
+    """Returns the comparison of an observed tensor; it disagrees if the run fails."""
     device, plan = part.partition.device, seen.plan
     program = Program(plan, device.handle, device.pipelines)
     inputs = [_as_port(known[port.tensor][0], port.dtype) for port in plan.inputs]
@@ -238,7 +240,7 @@ def _as_port(value: Array, dtype: str) -> Array:
 
 
 def _named(graph: Graph, seen: Observation) -> str:
-    """Returns the tensor's name in the model; for one that only this plugin has, its node's."""
+    """Returns the tensor's name in the model; if it has none there, the name of its node."""
     if name := graph.tensors[seen.tensor].name:
         return name
     node = graph.producers().get(seen.tensor)

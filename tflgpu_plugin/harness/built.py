@@ -35,7 +35,7 @@ def _copied(graph: Graph) -> Graph:
 
 
 def operators(partition: Partition) -> dict[int, str]:
-    """Returns the host's nodes by their numbers, as operator and number."""
+    """Returns the names of the host's nodes, each its operator and number, by their numbers."""
     return {
         source: f"{node.host_op or node.op} {source}"
         for node in partition.graph.nodes
@@ -45,7 +45,7 @@ def operators(partition: Partition) -> dict[int, str]:
 
 def placed(built: Built, report: Report) -> list[tuple[int, Partition, Instance]]:
     """Returns (number in the report, partition, instance) for each partition of a report. Raises
-    RuntimeError where there is none."""
+    RuntimeError if the report has no partition that was built."""
     numbers = {one.key: one.number for one in report.partitions}
     found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]
     if not found:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 # Tolerance relative to the largest magnitude; reordered float32 sums differ by a few 1e-6.
 TOLERANCE = 1e-4
-SPREAD = 4.0  # tolerance as a multiple of the difference of the host's own two sets of kernels
+SPREAD = 4.0  # tolerance as a multiple of the difference between the host's own sets of kernels
 SHOWN = 4  # tensors that a message lists
 MAX_PROBES = 24  # intermediate results of a user's model that are compared
 # CPU kernels, by the names of TFLite: the default ones of a host, and its own two sets.
@@ -45,7 +45,7 @@ class Running:
 class Subject(Protocol):
     """A model in a host (its name and version), with values for its inputs. `cpu` describes its
     fastest CPU kernels; `judges` names the CPU kernels that may be the reference, the first choice
-    first; `chosen_shapes` are those of inputs whose extents the model leaves open."""
+    first; `chosen_shapes` are the shapes given to inputs that have dynamic extents in the model."""
 
     @property
     def host(self) -> str: ...
@@ -60,7 +60,7 @@ class Subject(Protocol):
         """Prepares the model on CPU kernels, or with options through this plugin."""
 
     def fixed(self) -> Subject:
-        """Returns the model with the shapes of its values as those of its inputs, none open."""
+        """Returns the model with static shapes: those of the values of its inputs."""
 
     def given(self) -> Mapping[Any, Array]:
         """Returns the values of the inputs by their probes."""
@@ -98,8 +98,8 @@ class Agreement:
 class Comparison:
     """The result for a model in one host. `cpu` describes its fastest CPU kernels, `judge` is one
     of JUDGES, or ONE_SET, and says which kernels gave the expected results; `outputs` holds the
-    model's own outputs from the GPU; times are medians in milliseconds. `chosen_shapes` are those
-    of open inputs."""
+    model's own outputs from the GPU; times are medians in milliseconds. `chosen_shapes` are the
+    shapes given to inputs that have dynamic extents in the model."""
 
     host: str
     cpu: str
@@ -201,9 +201,9 @@ def compare(
     """Compares outputs and intermediate results (`probes`, or a selection) with the reference CPU
     kernels. `tolerance` is relative to the largest magnitude of a tensor.
 
-    The difference between these and the host's next faster kernels widens the tolerance, so that a
-    model that amplifies rounding is not reported as wrong. Latency and outputs are those of the
-    unchanged model. Raises what `start` and `probed` raise."""
+    The tolerance grows with the difference between these and the host's next faster kernels, so
+    that a model that amplifies rounding is not reported as wrong. Latency and outputs are those of
+    the unchanged model. Raises what `start` and `probed` raise."""
     rich = subject if probes is not None and not probes else subject.probed(probes)
     reference, judge, faster = judged(rich)
     expected = reference.run()
@@ -259,8 +259,8 @@ def agree(
     ours: Sequence[Array],
     tolerance: float = TOLERANCE,
 ) -> list[Agreement]:
-    """Compares results tensor by tensor; differences among the host's own kernels widen the
-    tolerance."""
+    """Compares results tensor by tensor. The tolerance is larger where the host's own kernels
+    differ from each other."""
     found = []
     for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
         magnitude = float(np.abs(_computed(expected)).max(initial=0))
@@ -289,8 +289,8 @@ def _computed(values: Array) -> Array:
 
 
 def _spread(expected: Array, other: Array) -> float:
-    """Returns the difference of the host's own two sets of kernels where both have computed a
-    number."""
+    """Returns the largest difference between the host's own two sets of kernels, where both have
+    computed a finite number."""
     if expected.shape != other.shape:
         return 0.0
     first, second = _computed(expected), _computed(other)

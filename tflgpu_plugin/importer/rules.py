@@ -26,8 +26,8 @@ SHARED_STATE = Refusal(
 )
 UNWRITTEN = Refusal(
     "constant.on_cpu",
-    "It reads the constant {!r}, which {} makes of other constants on the CPU: the host may keep "
-    "that as a weight of its own.",
+    "It reads {!r}, which {} computes on the CPU from constants alone: the host may keep that "
+    "tensor as a weight of its own and never write it.",
 )
 EXACT = 1 << 24  # float32 has every integer up to here
 INEXACT = Refusal(
@@ -86,8 +86,8 @@ def whole_host_nodes(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 
 def written_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """A node that reads what the CPU makes of constants alone stays on the CPU: the host's own
-    delegate, which comes after this one, may keep that as a weight and never write it."""
+    """A node whose input is computed on the CPU from constants alone stays on the CPU: XNNPACK may
+    keep that tensor as a weight of its own and leave the tensor itself unwritten."""
     chained = {t for t in graph.chained if t in graph.tensors and graph.constant(t) is None}
     made = {t: n for n in graph.nodes if n.id in refused for t in n.outputs if t in chained}
     found = {}

@@ -55,7 +55,8 @@ def refusal(name: str, graph: Graph, node: Node, target: Target) -> Refusal | No
 
 
 def refuses_some(target: Target) -> bool:
-    """Whether anything may be refused on this target."""
+    """Whether `refusal` can ever return a reason on this target: there are driver quirks, or the
+    option `without` names forms or ops."""
     return bool(QUIRKS or target.without)
 
 

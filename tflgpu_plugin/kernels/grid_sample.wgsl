@@ -1,6 +1,6 @@
 // Samples x at the positions of a grid: one thread per output vec4. `grid` holds (column, row, layer), from -1 to 1 or in
-// pixels. Positions are clamped to the range in which every integer is a float32, so that positions far outside remain
-// positions of pixels.
+// pixels. After conversion to pixels, coordinates are clamped to +-2^23, where float32 represents every integer exactly, so
+// that the neighbours of a position far outside the image are still computed exactly.
 {% set letters = ["x", "y", "z"][:axes] %}
 {% set extents = ["p.width", "p.height", "p.depth"][:axes] | join(", ") %}
 {% set vector = "vec%df" % axes %}

@@ -11,9 +11,11 @@ fn neighbours(index: u32, step: u32, start: i32, extent: u32) -> vec3f {
   return vec3f(vec2f(vec2u(at, min(at + 1023u, 1024u * (extent - 1u))) / 1024u), f32(at % 1024u) / 1024.0);
 }
 {% else %}
-// v, a product whose rounding the device must not fuse with what follows: the number that is added to its bits is 0.
+// Returns v, a product. The number that is added to its bits is 0; it keeps the compiler from fusing the product with the next
+// operation, which would skip its rounding.
 fn rounded(v: vec4f) -> vec4f { return bitcast<vec4f>(bitcast<vec4u>(v) + vec4u(p.batch >> 31u)); }
-// For row and column `index`, of these extents.
+// Returns the input coordinates (row, column) for the output pixel `index`; `given` and `made` are the extents of the input and
+// of the output.
 fn coordinates(index: vec4f, given: vec4f, made: vec4f) -> vec4f {
 {% set scale = "vec4f(p.row_scale, p.column_scale, 1.0, 1.0)" if scaled else "divided_exactly(made, given)" %}
 {% if rule == "step" %}

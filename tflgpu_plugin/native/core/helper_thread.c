@@ -1,4 +1,4 @@
-/* Runs work for a host's thread on a helper thread, and tells for which thread it runs. */
+/* Runs work for a host's thread on a helper thread, and reports which host thread it is working for. */
 #include "core/internal.h"
 
 /* A thread that called into a host, for which a helper thread works. */

@@ -45,7 +45,7 @@ enum { TGO_VERBOSE = 0, TGO_INFO = 1, TGO_WARNING = 2, TGO_FATAL = 4 };  /* log 
 enum { TGO_CPU = 0, TGO_GPU = 1, TGO_NPU = 2 };           /* kinds of hardware, and of devices that have memory */
 enum { TGO_CPU_INPUT = -2, TGO_CPU_OUTPUT = -1 };         /* memory of a kernel's tensors */
 enum { TGO_TENSOR = 1 };                                  /* the kind of type that tensors have */
-enum { TGO_F32 = 1, TGO_I32 = 6, TGO_I64 = 7, TGO_BOOL = 9 };  /* kinds of elements */
+enum { TGO_F32 = 1, TGO_I32 = 6, TGO_I64 = 7, TGO_BOOL = 9 };  /* element types */
 
 /* Kinds of attributes. Numbers are read as int64 and float, lengths count bytes. */
 enum { TGO_INT = 1, TGO_INTS = 2, TGO_FLOAT = 3, TGO_FLOATS = 4, TGO_TEXT = 5, TGO_TEXTS = 6, TGO_GRAPH = 7, TGO_DATA = 8 };

@@ -18,8 +18,8 @@ typedef struct fallback {
   const tg_kernel *kernel;
   tgi_memory lists;
   tgl_tensor *tensors;
-  void **memory;                   /* for each tensor its own memory, or NULL */
-  bool *owned;                     /* for each tensor whether dims and data are its own */
+  void **memory;                   /* per tensor: the block to free for it, or NULL (e.g. if it uses the host's memory) */
+  bool *owned;                     /* per tensor: whether dims and data belong to this context, not to the host */
   size_t capacity;
   bool starved;                    /* an allocation failed */
 } fallback;
