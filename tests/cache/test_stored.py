@@ -303,6 +303,9 @@ def test_a_plan_serves_only_its_own_inputs_and_outputs() -> None:
     assert found.serves(dense())
     other = {**dense().tensors, 0: Tensor("x", (3, 8))}
     assert not found.serves(Graph(other, dense().nodes, (0,), (3,)))
+    (output,) = found.plan.outputs
+    counts = replace(found.plan, outputs=(replace(output, counted=(0, 0)),))
+    assert not replace(found, plan=counts).serves(dense())
 
 
 # ---- fingerprints --------------------------------------------------------------------------------

@@ -111,14 +111,17 @@ class Stored:
             raise Damaged("its checksum is wrong")
 
     def serves(self, graph: Graph) -> bool:
-        """Returns whether the plan has the inputs, outputs and states of this graph."""
+        """Returns whether the plan has the inputs, outputs and states of this graph, and counts the
+        same outputs."""
         states = tuple(before for before, _ in graph.states)
         pairs = (
             (self.plan.inputs, graph.inputs),
             (self.plan.outputs, graph.outputs),
             (self.plan.states, states),
         )
-        return all(
+        counted = [graph.tensors[t].counted for t in graph.outputs]
+        places = [told and (told[0], graph.outputs.index(told[1])) for told in counted]
+        return [port.counted for port in self.plan.outputs] == places and all(
             [(port.tensor, port.shape, port.dtype) for port in ports]
             == [(t, graph.shape(t), graph.tensors[t].dtype) for t in tensors]
             for ports, tensors in pairs
