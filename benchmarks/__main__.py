@@ -26,8 +26,9 @@ from tflgpu_plugin.runtime import adapter
 
 
 def measure(subject: Subject, given: argparse.Namespace, folder: Path) -> list[Row]:
-    """Returns the rows of the table for one model: steady medians, first results, agreement with
-    the first CPU engine."""
+    """Returns one row per engine for this model: the median time in steady state, the time to the
+    first result, and the error against the first engine that runs on the CPU; or the reason why
+    there are no times."""
     started: list[tuple[str, Worker, list[float]]] = []
     rows: dict[str, Row] = {name: Row(name) for name, _ in subject.makers}
     for number, (name, make) in enumerate(subject.makers):

@@ -1,9 +1,9 @@
-"""Every case on the plans that other adapters would get: without shuffles, tiles of hardware GPUs,
-folded dispatches.
+"""Runs every case with the plans that other adapters would get: plans without subgroup shuffles,
+plans with the tiles of hardware GPUs, and plans whose dispatches are folded.
 
-One adapter sees one choice of kernels only. Shuffles are in aligned groups of 8 lanes and so are
-right for every subgroup size that is a multiple of 8; where this adapter has none, only plain plans
-run."""
+On its own, an adapter exercises only one choice of kernels. Shuffles stay within aligned groups of
+8 lanes, so they are correct for every subgroup size that is a multiple of 8. On an adapter without
+shuffles, only the plans without them run."""
 
 from __future__ import annotations
 

@@ -52,10 +52,13 @@ FAMILIES = {"gfx1201": RDNA, "navi31": RDNA, "navi21": RDNA, "vega10": GCN,
 
 @dataclass(frozen=True)
 class Instruction:
-    """`kind`: vector or alu (scalar) arithmetic; vector load, vector store, scalar (a load), shared
-    (memory of a workgroup), wait, other. `slots` are those of issue, `bytes` what a lane moves,
-    `products` its multiply-adds; `part`: "mul" or "add" of one that may be in two instructions.
-    `waits`: (queue, how many may be left in it)."""
+    """An instruction of the compiled kernel.
+
+    `kind` is one of: vector (vector arithmetic), alu (scalar arithmetic), vector load, vector
+    store, scalar (a scalar load), shared (workgroup memory), wait, other. `slots`: the issue slots
+    it takes. `bytes`: the bytes that each lane moves. `products`: the multiply-adds that each lane
+    does. `part`: 'mul' or 'add' if it may be one half of a multiply-add that was not fused.
+    `waits`: pairs of a queue and the number of operations that may still be pending in it."""
 
     kind: str
     slots: int = 1

@@ -287,7 +287,7 @@ CASES += [
          (Input((1, 4, 4, 4)), constant(np.array([[[2.0, -3.0, 0.0, 1.0]]])))),
     prelu("long", (1, 66_001, 1, 2), (1, 1, 2)),
 ]  # fmt: skip
-# These spread nothing.
+# These do not broadcast: both operands have the same shape.
 STABLEHLO_OPS = ("STABLEHLO_ADD", "STABLEHLO_MULTIPLY", "STABLEHLO_MAXIMUM", "STABLEHLO_MINIMUM")
 ALIKE = ("same_odd_batch_3", (3, 5, 7, 5), (3, 5, 7, 5))
 NAN = (

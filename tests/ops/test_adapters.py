@@ -44,7 +44,9 @@ def fake(kind: str, backend: str, ids: tuple[int, int]) -> AdapterInfo:
             [("integrated", "Vulkan", INTEL), ("discrete", "D3D12", NVIDIA)],
             [("discrete", "D3D12", NVIDIA), ("integrated", "Vulkan", INTEL)],
         ),
-        (  # of two adapters of a kind the system's first stays first, whatever its backends
+        (
+            # Between two adapters of the same kind, the one that the system lists first stays
+            # first, even if only the other one offers Vulkan.
             [
                 ("discrete", "D3D12", NVIDIA),
                 ("discrete", "Vulkan", INTEL),

@@ -38,7 +38,9 @@ SUPPORT_KERNELS = {"common", "math", "numbers", "pack", "unpack"}
 # Why rows have no meaning in numpy (`Op.meaning`, or views), by kind or name: constants over which
 # they stand are left to the host.
 NO_MEANING: Mapping[str, set[str]] = {
-    "Each host adds products and windows in an order of its own.": {"product", "window"},
+    "Each host sums products, and the elements of a window, in its own order.": {
+        *("product", "window"),
+    },
     "It is made of other ops.": {"composite"},
     "Hosts choose between equal values, each in its own way.": {"choice"},
     "Each host rounds this function of floats in its own way.": {

@@ -36,8 +36,9 @@ from smoke import aarch64, foreign, judge, models, sample, windows_scenarios, wi
 
 HOSTS = ("ai-edge-litert", "onnxruntime")
 HOST = ("--host", "ai_edge_litert")  # of conformance
-UNIX = ("/test_onnx_twins.py", "/test_onnx_converted.py")  # lock files as Windows cannot
-# Wine 8 lacks a function of C that numpy 2 takes.
+# These use fcntl.flock, which Windows does not have.
+UNIX = ("/test_onnx_twins.py", "/test_onnx_converted.py")
+# Wine 8 lacks a function of the C library that numpy 2 needs.
 REQUIREMENTS = ("[conformance]", *foreign.pinned(HOSTS), "numpy==1.26.4")
 REPORTS = foreign.ROOT / "build" / "smoke-windows"
 LONGEST = 180  # seconds of a process

@@ -142,7 +142,8 @@ def prefix(display: str) -> Path:
 
 
 def leftovers() -> list[Path]:
-    """Returns what earlier runs left in the home of Wine's user, who has the name of Linux's."""
+    """Returns the data and cache folders that earlier runs left in the home of the Wine user. Any
+    user name matches, because Wine takes it from the Linux user."""
     users = foreign.place("windows") / "prefix/drive_c/users"
     places = ("AppData/Local/tflgpu-plugin", ".cache")
     return [path for place in places for path in users.glob(f"*/{place}")]

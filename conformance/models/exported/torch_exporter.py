@@ -31,7 +31,7 @@ FUSED = {"bert": "bert", "roberta": "bert", "distilbert": "bert", "vit": "vit",
 OLDER = ("text_bert", "text_gpt2", "image_vit", "image_convnext", "image_segformer",
          "torch_lstm_tagger", "torch_gru_tagger", "torch_unet",
          "torch_detector", "image_mobilenetv2", "rtdetr", "rtdetrv2", "dfine")  # fmt: skip
-BATCH, LENGTH = (0,), (0, 1)  # the axes that are left open
+BATCH, LENGTH = (0,), (0, 1)  # the dynamic axes
 OPEN = {
     **dict.fromkeys(("text_bert", "text_llama", "text_debertav2", "text_gpt2", "text_qwen3",
                      "text_t5", "text_umt5", "text_mpnet", "text_deberta", "t5", "umt5", "wavlm",
@@ -39,8 +39,8 @@ OPEN = {
     **dict.fromkeys(("image_vit", "image_segformer", "image_resnet", "torch_unet", "rtdetr",
                      "dfine", "image_dinov3vit"), BATCH),
 }  # fmt: skip
-LENGTHS = (7, 24, 40)  # of texts, beside the one that is exported; sounds are 100 times as long
-PASTS = (0, 5, 33)  # likewise, of what has a past
+LENGTHS = (7, 24, 40)  # tokens in texts, beside the exported length; sounds are 100 times as long
+PASTS = (0, 5, 33)  # numbers of past tokens, beside the exported one
 SMALL_NUMBERS = ("text_bert", "image_resnet", "image_vit", "image_mobilenetv2")
 
 
@@ -107,8 +107,8 @@ def _plain(name: str, recipe: Recipe, folder: Path) -> None:
 
 
 def _open(name: str, recipe: Recipe, axes: tuple[int, ...], folder: Path) -> None:
-    """Exports with an open batch and, for texts and sounds, an open length, which then has four
-    values."""
+    """Exports the model with a dynamic batch axis. Models of text or sound also get a dynamic
+    length axis, and inputs of three further lengths (LENGTHS) beside those of the export."""
     path = folder / f"{name}.open.onnx"
     _export(path, recipe, axes)
     left = dict(np.load(path.with_suffix(".npz")))
@@ -123,7 +123,8 @@ def _of_length(array: Any, length: int) -> Any:
 
 
 def _past(name: str, recipe: Recipe, folder: Path) -> None:
-    """Exports with an open number of past tokens, which has four values."""
+    """Exports the model with a dynamic number of past tokens, and inputs with three further numbers
+    of them (PASTS) beside those of the export."""
     import torch
 
     path, auto = folder / f"{name}.open.onnx", torch.export.Dim.AUTO

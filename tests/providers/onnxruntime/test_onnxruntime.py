@@ -224,8 +224,9 @@ def test_assert_used_says_why_not() -> None:
         tflgpu_plugin.assert_used(ort.InferenceSession(strange, m.quiet(), providers=[m.EP]))
 
 
-def test_a_failure_is_told_of_its_own_session_only() -> None:
-    """onnxruntime does not call the provider for a device that does not exist."""
+def test_assert_used_reports_only_the_failure_of_its_own_session() -> None:
+    """The second session must not report the first one's failure: for a device_id that does not
+    exist, onnxruntime never calls the provider, so no new failure is recorded."""
     import onnxruntime as ort
 
     tflgpu_plugin.register()

@@ -112,7 +112,8 @@ class Tensors:
         np.testing.assert_array_equal(tensor.numpy(), wanted)
 
     def run(self) -> None:
-        """Runs a model with inputs and outputs in tensors that are there, new ones, or arrays."""
+        """Runs a model: each input is one of the held tensors or a numpy array; each output goes to
+        a held tensor, a new tensor on the GPU, or an array."""
         which, extent = self.chance.integers(len(MODELS)), int(self.chance.choice(EXTENTS))
         ours, theirs = self.sessions[which]
         binding, feeds = ours.io_binding(), dict[str, Array]()
