@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from conformance import host as hosts
 from tests.support.onnx_models import model, node
 from tflgpu_plugin import kernels
 from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.cli.compare import Found
 from tflgpu_plugin.harness import flatbuffer
+from tflgpu_plugin.harness.bisect import Bisection
 
 pytestmark = pytest.mark.adapter
 pytest.importorskip("onnxruntime")
@@ -42,6 +45,35 @@ def onnx(path: Path) -> Path:
     ]
     file = path / "network.onnx"
     file.write_bytes(model(nodes, {"x": ("n", 3, "h", 16)}, {"y": ("n", 5)}, constants))
+    return file
+
+
+def quantized(path: Path) -> Path:
+    """Writes a network whose convolution takes and returns 8 bits on the GPU. All of its sums are
+    exact."""
+    random = np.random.default_rng(0)
+    constants = {
+        "s": np.float32(1 / 64),
+        "z": np.uint8(128),
+        "w": random.integers(-9, 9, (8, 3, 3, 3)).astype("i1"),
+        "t": np.float32(1 / 8),
+        "o": np.int8(0),
+        "u": np.float32(1 / 4),
+        "p": np.uint8(0),
+    }
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["a"]),
+        node("DequantizeLinear", ["a", "s", "z"], ["b"]),
+        node("DequantizeLinear", ["w", "t", "o"], ["v"]),
+        node("Conv", ["b", "v"], ["c"], pads=[1, 1, 1, 1]),
+        node("Relu", ["c"], ["d"]),
+        node("QuantizeLinear", ["d", "u", "p"], ["e"]),
+        node("DequantizeLinear", ["e", "u", "p"], ["f"]),
+        node("MaxPool", ["f"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    file = path / "quantized.onnx"
+    shapes: Any = {"x": (1, 3, 8, 16)}, {"y": (1, 8, 4, 8)}
+    file.write_bytes(model(nodes, *shapes, constants))
     return file
 
 
@@ -110,6 +142,18 @@ def test_a_model_that_agrees(tmp_path: Path, write: Callable[[Path], Path]) -> N
     assert "All of them agree" in result.output
     parts = found(0, path, "--bisect")
     assert parts["bisection"]["compared"] >= 3 and not parts["bisection"]["wrong"]
+
+
+def test_tensors_that_passes_keep_in_8_bits(
+    tmp_path: Path, planted: Callable[[Fault], None]
+) -> None:
+    """They are compared with the tensors of that type, not with what those stand for."""
+    path = quantized(tmp_path)
+    agreed = found(0, path, "--bisect")["bisection"]
+    assert agreed["compared"] == 4 and not agreed["wrong"]  # x, a, e and y
+    planted(lambda name, variant: name == "conv")
+    (wrong,) = found(1, path, "--bisect")["bisection"]["wrong"]
+    assert wrong["agreement"]["name"] == "e" and wrong["suspects"][-1]["kernel"] == "conv"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +244,12 @@ def test_inputs_and_shapes_are_given(tmp_path: Path) -> None:
         (["--shape", "x=1x-3"], "numbers with x between them"),
         (["--shape", "x=1x3"], "it was given 2"),
         (["--shape", "z=1x3"], "no input 'z'; its inputs are x"),
-        (["--input", "x=no.npy"], "no.npy cannot be read"),
+        (
+            ["--shape", "x=999999999x3x999999999x16"],
+            "input x cannot be made with shape 999999999x3x",
+        ),
+        (["--rtol", "nan"], "--rtol is a number"),
+        (["--input", "x=no.npy"], "Error: The input no.npy cannot be read (No such file"),
     ],
 )
 def test_inputs_that_cannot_be_used_are_status_2(
@@ -209,6 +258,19 @@ def test_inputs_that_cannot_be_used_are_status_2(
     result = compare(onnx(tmp_path), *words)
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+def test_inputs_without_dimensions_are_given_to_launches(tmp_path: Path) -> None:
+    path = tmp_path / "scalar.onnx"
+    shapes: Any = {"x": (2, 3), "s": ()}, {"y": (2, 3)}
+    path.write_bytes(model([node("Mul", ["x", "s"], ["a"]), node("Relu", ["a"], ["y"])], *shapes))
+    assert not found(0, path, "--bisect")["bisection"]["wrong"]
+
+
+def test_no_result_is_no_agreement() -> None:
+    outputs: Any = SimpleNamespace(verdict=lambda: "The tensor agrees.")
+    lines = [*Found("m.onnx", outputs, Bisection(0, 3, ()), {}).lines()]
+    assert lines[2:] == ["No intermediate result of 3 GPU launches could be compared."]
 
 
 def test_files_that_are_no_arrays_are_status_2(tmp_path: Path) -> None:

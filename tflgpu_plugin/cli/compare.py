@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,8 @@ def request(model: Path, arguments: Mapping[str, Any]) -> Request:
                   shapes(get("shapes")))  # fmt: skip
     adapter = {} if get("adapter") is None else {"adapter": get("adapter")}
     tolerance = TOLERANCE if get("rtol") is None else get("rtol")
+    if isnan(tolerance):
+        raise BadInput("--rtol is a number of at least 0, not nan.")
     search = get("bisect") or get("workaround")
     return Request(model, given, get("given") | adapter, get("host"), tolerance, search,
                    get("workaround"))  # fmt: skip
@@ -102,8 +105,11 @@ def _without(request: Request, form: str) -> Request:
 
 
 def _of_bisection(found: Bisection) -> Iterator[str]:
-    results = many(found.compared, "intermediate result")
     launches = many(found.launches, "GPU launch", "GPU launches")
+    if not found.compared:
+        yield f"No intermediate result of {launches} could be compared."
+        return
+    results = many(found.compared, "intermediate result")
     yield f"Compared {results}; the model has {launches} in all."
     for wrong in found.wrong:
         yield from _of_wrong(wrong)

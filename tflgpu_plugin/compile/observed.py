@@ -80,14 +80,15 @@ class _Observing(Assembly):
             if stored not in self.whole.tensors:
                 if stored in anew:
                     found.append(_Written(last[root], stored, *anew[stored]))
-            elif self.whole.shape(stored) == tensor.shape:
+            elif self.whole.shape(stored) == tensor.shape and self._same_values(stored, stored):
                 found.append(_Written(last[root], stored, stored))
         return sorted(found, key=lambda one: (one.launch, one.stored))
 
     def _anew(self) -> dict[int, tuple[int, tuple[int, ...]]]:
         """Returns, for tensors that passes have made, the tensor of the partition's graph that they
         stand for, with the order of its axes. That is the result of the last node that they were
-        made from, itself or with the channels last, whichever has their shape."""
+        made from and whose type it has, itself or with the channels last, whichever has their
+        shape."""
         results = {n.id: n.outputs[0] for n in self.whole.nodes if len(n.outputs) == 1}
         order = {node.id: place for place, node in enumerate(self.whole.nodes)}
         hosts: dict[int, int] = {}
@@ -96,10 +97,13 @@ class _Observing(Assembly):
                 hosts[source] = node.id if len(node.outputs) == 1 else -1
         found = {}
         for node in self.graph.nodes:  # of several nodes made from one, the last remains
-            made_of = [hosts[s] for s in (node.id, *node.sources) if hosts.get(s, -1) in order]
-            if made_of and len(node.outputs) == 1:
-                tensor = results[max(made_of, key=order.__getitem__)]
-                found[tensor] = node.outputs[0]
+            if len(node.outputs) != 1:
+                continue
+            made_of = {hosts[s] for s in (node.id, *node.sources) if hosts.get(s, -1) in order}
+            candidates = [results[n] for n in sorted(made_of, key=order.__getitem__)]
+            typed = [t for t in candidates if self._same_values(t, node.outputs[0])]
+            if typed:
+                found[typed[-1]] = node.outputs[0]
         fitting = {}
         for tensor, stored in found.items():
             shape, wanted = self.whole.shape(tensor), self.graph.shape(stored)
@@ -108,6 +112,12 @@ class _Observing(Assembly):
             if (shape == wanted) != (turned == wanted):
                 fitting[stored] = tensor, last if turned == wanted else ()
         return fitting
+
+    def _same_values(self, tensor: int, stored: int) -> bool:
+        """Whether a tensor of the partition's graph and one of the rewritten graph have the same
+        type and quantization: passes give a tensor whose dequantization they move others."""
+        there, here = self.whole.tensors[tensor], self.graph.tensors[stored]
+        return (there.dtype, there.quantization) == (here.dtype, here.quantization)
 
     def observed(self, plan: Plan, one: _Written) -> Observation:
         """Returns the observation of a tensor after its launch."""

@@ -236,7 +236,7 @@ def _compared(
 
 def _as_port(value: Array, dtype: str) -> Array:
     kind = np.dtype(NUMPY_DTYPES[dtype])
-    return np.ascontiguousarray(value if value.dtype == kind else value.view(kind))
+    return np.asarray(value if value.dtype == kind else value.view(kind), order="C")
 
 
 def _named(graph: Graph, seen: Observation) -> str:

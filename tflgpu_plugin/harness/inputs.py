@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import IO, Any
 
@@ -65,7 +67,7 @@ def make(details: list[dict[str, Any]], given: Given) -> list[Array]:
             values.append(picture(given.image, shape, dtype, given.mean, given.std))
             used = True
         else:
-            values.append(_seeded(random, shape, dtype))
+            values.append(_seeded(random, name, shape, dtype))
     if not used:
         shapes = ", ".join(str(list(detail["shape"])) for detail in details)
         raise BadInput(
@@ -95,8 +97,9 @@ def _fitting(name: str, wanted: tuple[int, ...], detail: dict[str, Any]) -> list
 
 def _loaded(path: Path, dtype: np.dtype[Any]) -> Array:
     """Returns the array of a .npy file. Raises BadInput, also for another type."""
+    file = io.BytesIO(content(path, "input"))
     try:
-        array: Array = np.load(io.BytesIO(content(path, "input")), allow_pickle=False)
+        array: Array = np.load(file, allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise BadInput(f"{path} is not a .npy file with numbers ({one_line(error)}).") from error
     if not isinstance(array, np.ndarray):
@@ -126,7 +129,9 @@ def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str
     text = f"{host} does not accept these values: {error}"
     if not shapes:
         return text
-    advice = "Run it with other shapes in a program of your own."
+    advice = (
+        "Run it with other shapes in a program of your own, or in `tflgpu compare` with --shape."
+    )
     return f"{text.rstrip('. ')}. {shapes_sentence(shapes)} {advice}"
 
 
@@ -183,13 +188,19 @@ def values_of(pixels: Array, dtype: np.dtype[Any], mean: float, std: float) -> A
     return np.ascontiguousarray(pixels.astype(dtype))
 
 
-def _seeded(random: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def _seeded(
+    random: np.random.Generator, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> Array:
+    """Returns seeded values for the input of this name. Raises BadInput."""
+    if prod(shape) * 8 > sys.maxsize:  # float64 at first
+        extents = "x".join(map(str, shape))
+        raise BadInput(f"The input {name} cannot be made with shape {extents}: it is too large.")
     if dtype.kind == "f":
         return random.uniform(-1, 1, shape).astype(dtype)
     if dtype.kind == "b":
         return random.integers(0, 2, shape).astype(dtype)
     if dtype.kind not in "iu":
-        raise BadInput(f"The model has an input of type {dtype}, which the demo cannot make.")
+        raise BadInput(f"The model has an input of type {dtype}, for which no values can be made.")
     low, high = (0, 2) if dtype.itemsize > 1 else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     return random.integers(low, high, shape).astype(dtype)
 
