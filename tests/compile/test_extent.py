@@ -201,6 +201,16 @@ def test_a_quotient_by_zero_does_not_hold() -> None:
     assert not Values(trace, {0: 8, 1: 8}).hold([guard])
 
 
+def test_an_exact_quotient_does_not_hold_for_a_divisor_of_zero() -> None:
+    trace, (a, b) = traced(5, 7, limits=INTEGERS)
+    assert (a * b // b).terms == a.terms  # type: ignore[attr-defined]
+    assert Values(trace, {0: 5, 1: -3}).hold(trace.conditions)
+    assert not Values(trace, {0: 5, 1: 0}).hold(trace.conditions)
+    trace, (a, b) = traced(5, 7)
+    assert (a * b // b).terms == a.terms  # type: ignore[attr-defined]
+    assert not trace.guards
+
+
 def test_slices_are_those_of_python() -> None:
     chance = random.Random(1)
     for _ in range(3000):

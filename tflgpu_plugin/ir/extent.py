@@ -334,7 +334,7 @@ def _new_quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     terms, by, atoms = terms_of(a), terms_of(b), trace.atoms
     whole: Terms = ZERO
     if isinstance(b, Extent):
-        if (exact := exact_quotient(terms, by)) is not None:
+        if (exact := exact_quotient(terms, by)) is not None and b != 0:
             return trace.made(exact, at_example(exact, atoms))
     else:
         whole = tuple((k, c // b) for k, c in terms if (k == () or c % b == 0) and c // b)
