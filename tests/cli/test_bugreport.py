@@ -110,3 +110,10 @@ def test_no_model_and_no_place_are_sentences(tmp_path: Path) -> None:
     assert result.exit_code == 0 and "compare.json has a traceback: BadInput" in result.output
     result = report("--out", tmp_path / "missing" / "r.zip")
     assert result.exit_code == 2 and "No such file" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_a_sentence_with_the_file() -> None:
+    result = report("--out", "/dev/full")
+    assert result.exit_code == 2
+    assert "Error: /dev/full: No space left on device." in result.stderr

@@ -56,8 +56,14 @@ class Written:
 
 
 def write(request: Request) -> Written:
-    """Writes the report. Raises OSError where the file cannot be written, and BadInput for a model
-    that cannot be read."""
+    """Writes the report. Raises OSError with the file's name where it cannot be written."""
+    try:
+        return _written(request)
+    except OSError as error:  # that of a full disk names no file
+        raise OSError(error.errno, error.strerror, str(request.out)) from error
+
+
+def _written(request: Request) -> Written:
     if request.model:
         inputs.content(request.model.model)
     hidden, sizes, failed = _hidden(request), dict[str, int](), dict[str, str]()
