@@ -56,7 +56,8 @@ class Written:
 
 
 def write(request: Request) -> Written:
-    """Writes the report. Raises OSError with the file's name where it cannot be written."""
+    """Writes the report. Raises OSError with the file's name where it cannot be written, and
+    BadInput for a model that cannot be read."""
     try:
         return _written(request)
     except OSError as error:  # that of a full disk names no file
