@@ -48,7 +48,7 @@ class Trace:
     guards: dict[Guard, None] = field(default_factory=dict)
     fixed: int = 0
     known: dict[tuple[str, Any, Terms], int] = field(default_factory=dict)
-    quotients: dict[tuple[str, Terms, Terms], int] = field(default_factory=dict)
+    quotients: dict[tuple[str, Terms, Terms, bool], int] = field(default_factory=dict)
     bounds: dict[Terms, tuple[int | None, int | None]] = field(default_factory=dict)
 
     def limits(self, terms: Terms) -> tuple[int | None, int | None]:
@@ -322,7 +322,7 @@ def _divided(a: Any, b: Any, trace: Trace) -> int:
 def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     """Returns a / b rounded down ("quotient") or up ("rounded_up"). Divides polynomials exactly
     where possible, and takes multiples of a constant b out of the quotient."""
-    key = op, terms_of(a), terms_of(b)
+    key = op, terms_of(a), terms_of(b), _choosing.get()
     if key not in trace.quotients:
         trace.quotients[key] = _new_quotient(a, b, op, trace)
     return trace.quotients[key]
