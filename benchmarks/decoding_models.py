@@ -1,4 +1,4 @@
-"""Models whose inputs have open extents, with seeded weights, as exporters write them."""
+"""Models whose inputs have dynamic extents, with seeded weights, as exporters write them."""
 
 from __future__ import annotations
 

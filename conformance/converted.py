@@ -30,7 +30,8 @@ class NoConverter(RuntimeError):
 
 
 def environment() -> Path:
-    """Returns the path of the converter's environment: $TFLGPU_TF2ONNX, or in the user's cache."""
+    """Returns the path of the converter's environment: $TFLGPU_TF2ONNX, or a folder in the user's
+    cache."""
     given = os.environ.get("TFLGPU_TF2ONNX")
     return Path(given) if given else host.cache_folder().parent / "tf2onnx"
 

@@ -24,7 +24,7 @@ ALL = ("y", "key", "value")
 class Form:
     """One node; `inputs` are fed (None: absent), those at the positions `fixed` are constants,
     `outputs` are its results ("": not requested). The output at `counted` is the number of columns
-    of a mask if extents are open."""
+    of a mask if extents are dynamic."""
 
     op: str
     inputs: Sequence[Array | None]
@@ -289,7 +289,7 @@ def _nearer(runs: Sequence[Sequence[Array]]) -> list[list[Array]]:
 @pytest.mark.parametrize("name", FORMS)
 def test_form(name: str, symbolic: bool, book: Book, pytestconfig: pytest.Config) -> None:
     if symbolic and "scores" in FORMS[name].outputs:
-        pytest.skip("onnxruntime infers scores of no keys where extents are open")
+        pytest.skip("onnxruntime infers scores of no keys where extents are dynamic")
     content, fed = FORMS[name].build(symbolic)
     expected = onnx_host.run_on_cpu(content, [fed])
     run = onnx_host.run_on_gpu(content, [fed], pytestconfig.getoption("--adapter"))

@@ -30,7 +30,7 @@ SMALLEST_NORMAL = 2.0**-126  # arithmetic on a device may flush what is below to
 MODEL = 1e-4
 MODEL_OWN = 4.0  # or times the host's own difference between optimized and reference kernels
 MODEL_STEPS, MODEL_STEPS_SHARE = 2, 0.01  # models in integers: few outputs are further off
-GRAPH = 3e-5  # up to 20 operators that each keep unit spread
+GRAPH = 3e-5  # up to 20 operators that each keep a standard deviation of 1
 FAINT = 1e-3  # an output of a graph counts as at least so large
 FLOAT_PART = 1e-5  # float results in quantized models, of the largest magnitude
 # Graphs of any operators: or so many times what the host's answer moves by when inputs do by NUDGE

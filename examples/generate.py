@@ -107,7 +107,7 @@ def empty(given: Any, batch: int) -> Any:
     """Returns a cache without tokens for this input [batch, heads, past, width]."""
     _, heads, _, width = given.shape
     if not isinstance(heads, int) or not isinstance(width, int):
-        raise Unusable(f"{given.name} has an open number of heads, or an open width")
+        raise Unusable(f"{given.name} has a dynamic number of heads, or a dynamic width")
     array = np.zeros((batch, heads, 0, width), TYPES[given.type])
     return ort.OrtValue.ortvalue_from_numpy(array)
 

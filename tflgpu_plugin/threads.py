@@ -179,7 +179,7 @@ def run_for_caller(caller: int, work: Callable[[], T]) -> T:
 
 def surface(error: BaseException) -> None:
     """Raises `error` in the thread that has called the host, when the host returns to its Python
-    code; at once where this thread works for no such call."""
+    code; immediately if this thread does not work for such a call."""
     if _here.caller is None:
         raise error
     raised = _raising(error)

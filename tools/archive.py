@@ -53,7 +53,7 @@ def sources(apt: Path = APT) -> list[Source]:
 
 
 def base(apt: Path = APT, release: Path = RELEASE_FILE) -> Source:
-    """Returns the source of the system's own release. Raises Unavailable."""
+    """Returns the package source of the release that this system runs. Raises Unavailable."""
     named = re.search(r'^VERSION_CODENAME="?([^"\n]+)', _text(release), flags=re.MULTILINE)
     names = ((named[1],) if named else ()) + ALIASES
     every = sources(apt)

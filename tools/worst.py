@@ -37,10 +37,11 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--dty
 
 @dataclass(frozen=True)
 class Mode:
-    """The inexactness of the driver: words for the layer, and the bits of llvmpipe's vectors, of
-    which a lane has 32. `without` are tests, by words of their names, that need what the mode
-    drops. With `finite_only`, cases with an infinity or NaN are skipped, too, and so are elements
-    whose expected value is one: kernels promise these only on drivers that have them."""
+    """How inexact the driver is made: `words` are settings of the layer, `bits` the width of
+    llvmpipe's vectors (32 bits per lane). Tests whose names contain a word of `without` are
+    skipped, because they need what the mode takes away. With `finite_only`, cases with an infinity
+    or NaN are skipped, too, and so are elements whose expected value is an infinity or NaN: kernels
+    guarantee these only on drivers that support them."""
 
     words: str
     bits: int = 256

@@ -1,5 +1,5 @@
-"""Values of a SPIR-V shader: integers, conditions and what is made of them; None where one is
-not known. Opcodes: SPIR-V 1.6, section 3.49, and GLSL.std.450, section 2."""
+"""Values of a SPIR-V shader: integers, conditions, and results computed from them; None for an
+unknown value. Opcodes: SPIR-V 1.6, section 3.49, and GLSL.std.450, section 2."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Normalizations over images, channels, groups of them and several axes, with and without scale and
-bias, and with a mean that is large beside the spread."""
+bias, and with a mean that is much larger than the standard deviation."""
 
 from __future__ import annotations
 

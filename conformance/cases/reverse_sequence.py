@@ -1,4 +1,5 @@
-"""Sequences in reverse: every pair of axes, lengths of 0 and 1, of all steps, told by a run."""
+"""Sequences in reverse: every pair of axes, lengths of 0, 1 and all steps, and lengths that are
+inputs of the run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Values for the inputs of a graph with the statistics of pictures and speech, which noise lacks: a
-mean of more than half the spread, and channels and batches that differ."""
+mean of more than half the standard deviation, and channels and batches that differ."""
 
 from __future__ import annotations
 

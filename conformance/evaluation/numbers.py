@@ -64,7 +64,7 @@ def levels(tensor: Tensor) -> quantization.Levels | None:
 
 
 def on_levels(value: Array, tensor: Tensor) -> Array:
-    """Returns the value as this tensor can hold it."""
+    """Returns the value rounded to the tensor's quantized levels, or to its type if it has none."""
     found = levels(tensor)
     if found is None:
         return typed(value, tensor)

@@ -297,7 +297,7 @@ CASES = [
     GraphCase("2 partitions", partitions(2), 2, 1),
     GraphCase("3 partitions", partitions(3), 3, 2),
     GraphCase("50 partitions", partitions(50), 50, 49),
-    GraphCase("inputs that spread over each other", inputs_of_several_shapes),
+    GraphCase("inputs that broadcast against each other", inputs_of_several_shapes),
     GraphCase("an input that nothing reads", unused_input),
     GraphCase("one input as both operands", input_is_both_operands),
 ]

@@ -215,7 +215,7 @@ def _recorded(shape: tuple[int, ...], source: Source) -> npt.NDArray[np.float64]
 
 
 def sound(file: Path) -> npt.NDArray[np.float64]:
-    """Returns the samples of a recording, [-1, 1)."""
+    """Returns the samples of a recording, in the range [-1, 1)."""
     with wave.open(str(file)) as recording:
         frames = recording.readframes(recording.getnframes())
     return np.frombuffer(frames, np.int16) / 32768.0

@@ -100,7 +100,7 @@ class Node:
         """Returns a constant input. Raises NoTwin if it is not constant or absent."""
         found = self.values[position] if position < len(self.values) else None
         if found is None:
-            raise NoTwin(f"{self.op} with input {position} told by a run")
+            raise NoTwin(f"{self.op} with input {position} computed in a run")
         return found
 
 

@@ -40,8 +40,8 @@ class _Builder:
         return name
 
     def drawn(self, *shape: int) -> Array:
-        """Returns random weights that roughly preserve the spread of values; sums are over the
-        second to last axis."""
+        """Returns random weights that roughly preserve the standard deviation of values; sums are
+        over the second to last axis."""
         fan_in = shape[-2] if len(shape) > 1 else 400
         return np.asarray(self.random.normal(size=shape) / fan_in**0.5, np.float32)
 

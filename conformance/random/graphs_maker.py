@@ -49,7 +49,7 @@ class Maker:
         return self.choose.choice(recent)
 
     def weights(self, *shape: int) -> int:
-        """Returns a constant for which sums of products have about unit spread."""
+        """Returns a constant for which sums of products have a standard deviation of about 1."""
         scale = (3.0 / max(1, prod(shape[1:]))) ** 0.5 if len(shape) > 1 else 1.0
         return self.model.constant(self.numbers.uniform(-scale, scale, shape).astype(np.float32))
 

@@ -160,7 +160,7 @@ def _deformed(m: Maker) -> None:
 
 
 def _columns(m: Maker) -> None:
-    """Adds patches of 2 x 3 put together (Col2Im), with as many columns as there are positions."""
+    """Adds a Col2Im that sums overlapping patches of 2 x 3, one for each position."""
     x = m.pick(4)
     batch, channels, height, width = x.shape
     taps = m.step("Reshape", x, m.ints(batch, channels, height * width))

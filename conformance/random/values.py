@@ -1,5 +1,5 @@
 """Inputs of random graphs: noise around 0, and values as pictures and speech have them, whose
-mean is more than half their spread. A defect may show on one of the two only: a
+mean is more than half their standard deviation. A defect may show on one of the two only: a
 variance that is taken about 0, a zero point or a bias that is lost."""
 
 from __future__ import annotations

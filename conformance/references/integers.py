@@ -197,7 +197,7 @@ class QLinearMatMul(OpRun):
 
 
 class Layer(OpRun):
-    """Computes a group around a Gemm."""
+    """Computes a quantized group (dequantize, Gemm, quantize)."""
 
     op_domain = integer_groups.GROUPS
 

@@ -1,5 +1,5 @@
 """Templates for compiled models. Such a model is written before runs have shown which extents
-change, so that all extents that the model leaves open become symbols."""
+change, so that all extents that are dynamic in the model become symbols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .reader import TABLE
 from .sessions import Placed
 from .snapshot import Snapshot
 
-MOST_NAMES = 4  # open extents for each of which there is a further template
+MOST_NAMES = 4  # most dynamic extents that get a further template each
 
 
 def templates(
@@ -38,7 +38,8 @@ def templates(
 
 
 def _names(placed: Placed, taken: Snapshot) -> dict[int, str]:
-    """Returns the names of open extents of the inputs, by position in the flat list of shapes."""
+    """Returns the names of dynamic extents of the inputs, by position in the flat list of
+    shapes."""
     found, at = dict[int, str](), 0
     for key, shape in zip(placed.interface.inputs, placed.interface.shapes, strict=True):
         stated = taken.values[key].shape or ()
@@ -66,7 +67,7 @@ def _variants(
 
 
 def _with(taken: Snapshot, name: str, number: int) -> Snapshot:
-    """Returns the model with a number for an open extent, in expressions of its name, too."""
+    """Returns the model with a number for a dynamic extent, in expressions of its name, too."""
 
     def changed(value: Value) -> Value:
         texts = (

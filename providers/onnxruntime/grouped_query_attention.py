@@ -99,7 +99,7 @@ def _whole(e: Builder) -> Refusal | None:
 
 @asks("shape.mismatch")
 def _turns(e: Builder) -> bool:
-    """With do_rotary, cos_cache and sin_cache that cover every position."""
+    """With do_rotary: cos_cache and sin_cache have the same shape and cover every position."""
     if not e.integer("do_rotary"):
         return True
     if not (e.has(COS) and e.has(SIN)) or e.shape(e.x(COS)) != e.shape(e.x(SIN)):

@@ -77,7 +77,7 @@ class Prepared(GraphRecord[Placed]):
         return mine == theirs
 
     def joined(self, later: Prepared) -> Prepared:
-        """Returns both as one record; for a node in both, the later one counts."""
+        """Returns one record of both; where both have a node, that of `later` is kept."""
         nodes = {node.id: node for node in (*self.nodes, *later.nodes)}
         return Prepared(list(nodes.values()), [*self.placed, *later.placed], self.context,
                         self.replaced | later.replaced)  # fmt: skip

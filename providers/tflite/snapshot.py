@@ -179,7 +179,7 @@ def _body(ffi: Any, context: Any, number: int) -> Snapshot:
 
 def _ones(raw: Sequence[RawNode], tensors: Mapping[int, Value]) -> dict[int, tuple[int, ...]]:
     """Returns the axes of extent 1 of the graph's inputs, by tensor. In a model that does not say
-    which extents are open, these may be."""
+    which extents are dynamic, these may be."""
     made = {t for node in raw for t in node.outputs}
     inputs = {t for node in raw for t in node.inputs if t is not None} - made
     shapes = {t: tensors[t].shape or () for t in inputs if tensors[t].data is None}
@@ -207,7 +207,7 @@ def decided(
     nodes: Sequence[RawNode], tensors: Mapping[int, Tensor | Value], open_: Collection[int] = ()
 ) -> set[int]:
     """Returns the tensors whose shapes the host cannot state, since they depend on values of
-    tensors, or on such shapes. `open_` are tensors with extents that the model leaves open."""
+    tensors, or on such shapes. `open_` are tensors with extents that are dynamic in the model."""
     found = set[int]()
     for node in nodes:
         if _is_decided(node, tensors, open_) or found.intersection(node.inputs):

@@ -36,8 +36,8 @@ def read_tensors(ffi: Any, context: Any, written: set[int]) -> dict[int, Value]:
 
 
 def open_axes(context: Any) -> dict[int, tuple[int, ...]]:
-    """Returns the axes with extents that the model leaves open, by tensor. Older models do not say
-    which are open."""
+    """Returns the axes with extents that are dynamic in the model, by tensor. Older models do not
+    say which extents are dynamic."""
     found = {}
     for index in range(context.tensor_count):
         raw = context.tensors[index]

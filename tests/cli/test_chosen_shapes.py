@@ -1,4 +1,5 @@
-"""Tests that `demo`, `bench` and `profile` report the shapes that they chose for open inputs."""
+"""Tests that `demo`, `bench` and `profile` report the shapes that they chose for inputs with
+dynamic extents."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def test_the_shapes_that_were_chosen_are_told(
         pytest.skip("no TFLite host")
     done = run(command, path)
     assert done.exit_code == 0, done.output
-    told = f"The model leaves extents open. Shapes chosen here: {name} {shape}."
+    told = f"The model has dynamic extents. Shapes chosen here: {name} {shape}."
     assert done.stdout.count(told) == 1
     found = json.loads(run(command, path, "--json").stdout)
     assert found["chosen_shapes"] == {name: shape}

@@ -239,7 +239,7 @@ def test_without_a_tflite_host_the_other_is_shown(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.adapter
 @needs_onnxruntime
 def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
-    """The comparison includes intermediate tensors, an image for an input with open extents, and
+    """The comparison includes intermediate tensors, an image for an input with dynamic extents, and
     labels."""
     public = pytest.importorskip("onnx")
     proto = public.load_from_string(onnx_file.to_onnx(network.build()))

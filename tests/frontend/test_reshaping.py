@@ -70,7 +70,7 @@ def test_extents_that_the_model_leaves_open_become_symbols_with_others() -> None
 
 
 def test_the_first_shapes_have_no_template_when_they_come_again() -> None:
-    """A host asks again for a plan that could not be built."""
+    """The host asks for the same shapes again if their plan could not be built."""
     reshaping, make = Reshaping(declared=frozenset({1})), Made()
     assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None
     assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None and not make

@@ -1,4 +1,4 @@
-"""The solver of open extents learns which nodes do not fit."""
+"""The solver of dynamic extents learns which nodes do not fit."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def shape(number: int) -> tuple[int, ...]:
 
 
 class Runs:
-    """Runs a model with open extents and keeps the list of the plans that are built for it."""
+    """Runs a model with dynamic extents and keeps the list of the plans that are built for it."""
 
     def __init__(self, built: list[Any]) -> None:
         self.built = built

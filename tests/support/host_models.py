@@ -47,7 +47,7 @@ def model(
 
 
 def imported(made: HostModel, shapes: Mapping[int, Shape] | None = None) -> Imported:
-    """Returns the model as the TFLite frontend imports it; `shapes` gives its open extents."""
+    """Returns the model as the TFLite frontend imports it; `shapes` gives its dynamic extents."""
     symbols = {f"{k} {axis}": n for k, s in (shapes or {}).items() for axis, n in enumerate(s)}
     return import_(made, TABLE, Facts(symbols=symbols))
 

@@ -115,7 +115,7 @@ class Failed:
 
 class Model:
     """Takes samples and returns the results of each; it runs `spec.batch` of them at once where the
-    model's first extent is open, else one at a time.
+    model's first extent is dynamic, else one at a time.
 
     After a run that failed, or that the host's own kernels did because the device was lost, the
     model is opened again and the run repeated. If it fails again, each sample is run separately, so

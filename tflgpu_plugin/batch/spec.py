@@ -25,7 +25,7 @@ PLANS = "plans"  # the folder of stored plans in the user's cache
 
 @dataclass(frozen=True)
 class Input:
-    """An input of the model: the shape of one sample (None: open) and the type. `pad`: the model
+    """An input of the model: the shape of one sample (None: dynamic) and the type. `pad`: the model
     needs an extent of 1 before it."""
 
     name: str
@@ -132,7 +132,7 @@ def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:
-    """Returns (details, host): name, dtype and shape of each input, with None for open extents,
+    """Returns (details, host): name, dtype and shape of each input, with None for dynamic extents,
     and the host's name and version."""
     if subjects.is_onnx(path, host):
         return onnx.details(onnx.read(path), path), onnx.host()

@@ -47,7 +47,7 @@ def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
     require(0 <= dispatch.uniform_offset and end <= len(plan.uniforms), "a dispatch")
     require(dispatch.uniform_offset % UNIFORM_BLOCK == 0, "a dispatch")
     require(all(0 < count < 1 << 32 for count in dispatch.groups), "a dispatch")
-    # Each workgroup reads or writes bytes of its own; more workgroups would only block the device.
+    # Each workgroup reads or writes different bytes; more workgroups would only block the device.
     bound = {number for number in dispatch.buffers if plan.buffers[number].role != "uniforms"}
     most = sum(plan.buffers[number].bytes for number in bound)
     require(prod(dispatch.groups) <= most, "a dispatch")

@@ -74,7 +74,7 @@ class Segment:
 
     @cached_property
     def is_sound(self) -> bool:
-        """Whether the body is what was written."""
+        """Whether the body matches its checksum."""
         return checksum([self.body]) == self.checksum
 
     @cached_property

@@ -240,7 +240,8 @@ def _place_of(extra: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _cut(path: Path, size: int) -> None:
-    """Replaces a file by its first bytes: other processes may have mapped all of it."""
+    """Replaces a file by a new one with its first `size` bytes. It is not truncated in place,
+    because other processes may have mapped all of it."""
     handle, part = tempfile.mkstemp(".part", f".{path.stem}-", path.parent)
     with os.fdopen(handle, "wb") as to, path.open("rb") as source:
         to.write(source.read(size))

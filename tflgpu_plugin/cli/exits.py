@@ -81,8 +81,8 @@ def _text(error: BaseException) -> str:
 
 
 def status(error: BaseException) -> int:
-    """Returns the exit status for an error: NO_ADAPTER where this machine has none, even if a host
-    repeats our sentence in an error of its own; a name that matches no adapter is bad input."""
+    """Returns the exit status for an error: NO_ADAPTER if this machine has none, even if a host
+    repeats our message inside another error. A name that matches no adapter is bad input."""
     from tflgpu_plugin.runtime.adapter import INSTALL_HINT
 
     return NO_ADAPTER if INSTALL_HINT in str(error) else UNUSABLE

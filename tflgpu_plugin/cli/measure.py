@@ -37,7 +37,7 @@ class Timing:
 @dataclass(frozen=True)
 class Bench:
     """The times of both engines, which ran alternately; `difference` is the largest between their
-    outputs, `chosen_shapes` those of inputs that the model leaves open."""
+    outputs, `chosen_shapes` those of inputs with dynamic extents."""
 
     model: str
     host: str

@@ -23,7 +23,7 @@ from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, S
 from tflgpu_plugin.passes import pipeline
 
 VECTOR = 16  # bytes of a vec4
-OWN_BUFFER = 1 << 16  # bytes from which a constant has a buffer of its own
+OWN_BUFFER = 1 << 16  # bytes from which a constant gets a separate buffer
 ZEROS = 16  # vec4 of padding before the tensors of a pool, at least a cache line
 ALL_LANES = 0xFFFF_FFFF
 UNIFORMS = 0  # the number of the buffer of uniforms

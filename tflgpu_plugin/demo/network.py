@@ -1,5 +1,5 @@
-"""MobileNet v1 1.0 224 (https://arxiv.org/abs/1704.04861, table 1) with seeded weights: the demo's
-own network.
+"""MobileNet v1 1.0 224 (https://arxiv.org/abs/1704.04861, table 1) with seeded weights: the network
+that the demo generates.
 
 Random weights usually make a deep network's signal vanish or explode, so that a comparison shows
 nothing. Here each layer is scaled and shifted, channel by channel, by the statistics of its own

@@ -58,7 +58,7 @@ class PlacedPartition:
     handle: Any
     nodes: tuple[int, ...] = field(init=False)
     number: int = field(init=False)
-    planned: dict[str, Any] = field(init=False)  # what reports tell of its plan
+    planned: dict[str, Any] = field(init=False)  # facts about its plan, for reports
     final: Any = field(default=None, init=False)  # the state when the native object was freed
     reasons: set[str] = field(default_factory=set, init=False)  # of runs on the host's kernels
     reshaping: Reshaping = field(default_factory=Reshaping, init=False)

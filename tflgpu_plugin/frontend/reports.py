@@ -144,9 +144,9 @@ class TensorReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The report of one delegate or session, with `tensors` where its host may keep these on the
-    GPU. `memory` is what its partitions hold on the device, `process_memory` what the process
-    holds."""
+    """The report of one delegate or session. `tensors` is None unless the host can keep tensors on
+    the GPU. `memory` is the device memory of its partitions, `process_memory` that of the whole
+    process."""
 
     adapter: AdapterReport | None
     nodes: tuple[NodeReport, ...] = ()

@@ -1,9 +1,9 @@
 """Selects plans for a partition whose input shapes change from run to run.
 
-The first set of shapes gets a plan of its own. For the next set, the extents that differ become
-symbols, with those that the model leaves open, and a plan is made with these symbols (a template,
-see `compile.template`). It also holds for other shapes, without calling Python. Integers of a run
-that decide shapes, such as the bounds of a slice, become symbols if they differ."""
+The first set of shapes gets a plan for these shapes only. For the next set, the extents that differ
+and those that are dynamic in the model become symbols, and a plan is made with these symbols (a
+template, see `compile.template`). It also holds for other shapes, without calling Python. Integers
+of a run that decide shapes, such as the bounds of a slice, become symbols if they differ."""
 
 from __future__ import annotations
 
@@ -153,9 +153,9 @@ class Reshaping:
     positions in the flat list at which runs differed. `narrow` counts the latest consecutive
     templates that could not be made or hold for a single value of an extent, `failed` those that
     could not be built. `pinned` counts, for the position of each run value, the latest consecutive
-    templates that hold for a single value there: such a number may be an axis. `stored` are plans
-    for a single set of shapes that a cache or a compiled model has, None before it was asked.
-    `declared` holds the positions of extents that the model leaves open."""
+    templates that hold for a single value there: such a number may be an axis. `stored` are the
+    plans in a cache or a compiled model that hold for a single set of shapes, None before they are
+    looked up. `declared` holds the positions of extents that are dynamic in the model."""
 
     declared: frozenset[int] = frozenset()
     seen: list[Flat] = field(default_factory=list)

@@ -110,7 +110,7 @@ def _loaded(path: Path, dtype: np.dtype[Any]) -> Array:
 
 
 def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
-    """Returns the shapes of the inputs that have open extents in the model, by name."""
+    """Returns the shapes of the inputs that have dynamic extents in the model, by name."""
     found = {}
     for detail in details:
         if None in detail["open"]:
@@ -121,7 +121,7 @@ def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
 def shapes_sentence(shapes: Mapping[str, list[int]]) -> str:
     """Returns a sentence about shapes that were chosen; "" where there are none."""
     listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    return f"The model leaves extents open. Shapes chosen here: {listed}." if listed else ""
+    return f"The model has dynamic extents. Shapes chosen here: {listed}." if listed else ""
 
 
 def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str:

@@ -31,7 +31,7 @@ SUMS = (
     4096  # checksums of texts have few values, so that the least difference exceeds the tolerance
 )
 DAMAGED = "It is not an ONNX model, or it is damaged or cut short; fetch the file again."
-OPEN = 224  # height and width that a model leaves open; other open extents are 1
+OPEN = 224  # chosen for a dynamic height or width; other dynamic extents are 1
 
 
 def missing() -> str | None:
@@ -94,7 +94,7 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
 @dataclass(frozen=True)
 class OnnxModel:
     """A `Subject`: a model, the values of its inputs by name, and the shapes that were chosen for
-    open ones."""
+    inputs with dynamic extents."""
 
     model: File
     feeds: Mapping[str, Array]

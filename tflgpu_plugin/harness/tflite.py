@@ -31,7 +31,7 @@ def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
 @dataclass(frozen=True)
 class TfliteModel:
     """A `Subject`: the bytes of a model, the values of its inputs, and the shapes that were chosen
-    for open ones."""
+    for inputs with dynamic extents."""
 
     runner: Host
     content: bytes

@@ -27,13 +27,14 @@ SMALL = ("i8", "u8", "i16", "u16")
 class Table:
     """A host's operators. `rows` run on the GPU; `arithmetic` have no kernel, but are evaluated
     where their inputs are known. `every` are conditions on each node, and `kernels` conditions on
-    nodes that are not evaluated. `left` says why an operator stays with the host; `taken` says so
-    of a node that another provider, whose name it gets, has claimed. `version` is the host's word
-    for a version of an operator. `asks_runs`: a run may provide values of inputs that decide
-    shapes (see `Facts.run_values`). `keeps_half`: float16 constants are not widened to float32.
-    `keeps_folded`: folded nodes stay in the graph, since the host's partitions list them.
-    `keeps_weights`: the host may keep results of constants as weights of its own, and never write
-    their tensors. Raises ValueError for rows that name no op of this plugin."""
+    nodes that are not evaluated. `left` has the reason for each operator that stays with the host.
+    `taken` is the sentence about a node that another provider, whose name is filled in, has
+    claimed. `version` is the host's term for a version of an operator. `asks_runs`: a run may
+    provide values of inputs that decide shapes (see `Facts.run_values`). `keeps_half`: float16
+    constants are not widened to float32. `keeps_folded`: folded nodes stay in the graph, since the
+    host's partitions list them. `keeps_weights`: the host may keep tensors that are computed from
+    constants as weights of its own and never write the tensors themselves. Raises ValueError for
+    rows that name no op of this plugin."""
 
     rows: Mapping[str, HostOp]
     arithmetic: Mapping[str, HostOp] = field(default_factory=dict)

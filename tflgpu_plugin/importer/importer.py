@@ -299,8 +299,8 @@ def _one_off(stated: tuple[HostExtent, ...], found: Shape) -> bool:
 
 
 def _fresh(builder: Builder, outputs: list[int | None]) -> list[int | None]:
-    """Returns a node's outputs as tensors of its own: copies any that is an input, a constant or
-    another output. None stands for an output that was not made."""
+    """Returns a node's outputs as tensors that nothing else uses: copies any that is an input, a
+    constant or another output. None stands for an output that was not made."""
     made = {t for node in builder.nodes for t in node.outputs}
     found: list[int | None] = []
     for tensor in outputs:

@@ -227,7 +227,7 @@ def _mul(forms: Forms, node: Node) -> None:
 
 
 def _sub(forms: Forms, node: Node) -> None:
-    """Sets the output to 1 - x, the only subtraction that is understood."""
+    """Sets the output to 1 - x, the only subtraction that is supported."""
     one = forms.tensors[node.operand()].data
     if one is None or one.dtype != np.float32 or one.size != 1 or one.reshape(-1)[0] != 1:
         raise otherwise("it subtracts from a value other than 1")

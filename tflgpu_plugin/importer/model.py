@@ -12,7 +12,7 @@ from typing import Any
 
 from tflgpu_plugin.ir import Array, Quantization, Refusal
 
-HostExtent = int | str  # a number, or the name of an extent that the model leaves open
+HostExtent = int | str  # a number, or the name of an extent that is dynamic in the model
 DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
@@ -80,8 +80,8 @@ class HostModel:
     """Nodes in the host's order of execution, all values by key, and the keys of the outputs. For a
     graph that a node runs, `given` are the keys of its inputs, in the order in which the node
     passes them. `numbered`: keys are numbers, which become the tensors' ids. `fused` and `ordered`
-    are as in `Graph`. `present` has the host's present numbers for open extents. Unless the model
-    `tells_open` which extents are open, extents of 1 may be."""
+    are as in `Graph`. `present` has the host's current numbers for dynamic extents. If `tells_open`
+    is false, the model does not say which extents are dynamic, and every extent of 1 may be."""
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]

@@ -62,7 +62,7 @@ def _counts_first(
 
 
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
-    """Returns the partition of the nodes `ids` as a graph of its own. Inputs and outputs are sorted
+    """Returns the partition of the nodes `ids` as a separate graph. Inputs and outputs are sorted
     by tensor id; outputs that are element counts come last. Of constant-folded nodes only the
     results remain."""
     chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != FOLDED)

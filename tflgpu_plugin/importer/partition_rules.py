@@ -45,7 +45,7 @@ class Parted:
 
     @cached_property
     def parts(self) -> Mapping[tuple[int, ...], Graph]:
-        """Returns each group as a graph of its own."""
+        """Returns each group as a separate graph."""
         return {tuple(sorted(group)): self.extract(self.graph, {*group}) for group in self.groups}
 
 

@@ -22,12 +22,13 @@ MAX_NUMBERS = 64  # elements of a value that decides shapes and is only known in
 
 @dataclass
 class State:
-    """The state. `symbols` has the numbers of open extents so far, and `run_values` guesses at
-    values of inputs. `left` are nodes that stay with the host because their results decide shapes,
-    and `wanted` has by node the inputs that it needs to know, but that other nodes compute. `nodes`
-    are the nodes added so far. `refusals`, `arithmetic`, `contradictions`, `unfit` and `impossible`
-    are as in `Imported`. `misled` are values whose shape the host infers wrongly, and `chained`
-    tensors that follow from constants alone, whether they could be computed or not."""
+    """The state of an import. `symbols` has the numbers assumed for dynamic extents so far, and
+    `run_values` guesses at values of inputs. `left` are nodes that stay with the host because their
+    results decide shapes, and `wanted` has, by node, the inputs whose values it would need to know
+    but that other nodes compute. `nodes` are the nodes added so far. `refusals`, `arithmetic`,
+    `contradictions`, `unfit` and `impossible` are as in `Imported`. `misled` are values whose shape
+    the host infers wrongly, and `chained` tensors that follow from constants alone, whether they
+    could be computed or not."""
 
     model: HostModel
     table: Table
@@ -103,13 +104,14 @@ class State:
         return Tensor(stated.name, data.shape, stated.dtype, data)
 
     def stated_shape(self, stated: Value) -> Shape:
-        """Returns the shape as the host states it, with open extents from `symbols`, or UNKNOWN."""
+        """Returns the shape as the host states it, with dynamic extents from `symbols`, or
+        UNKNOWN."""
         listed = UNKNOWN if stated.shape is None else stated.shape
         found = [e if isinstance(e, int) else self._number(e) for e in listed]
         return UNKNOWN if any(extent < 0 for extent in found) else tuple(found)
 
     def _number(self, name: str) -> int:
-        """Returns the number assumed for an open extent, -1 where extents stay unknown."""
+        """Returns the number assumed for a dynamic extent, -1 where extents stay unknown."""
         if self.symbols is None:
             return -1
         if name in self.symbols:

@@ -1,4 +1,4 @@
-"""Chooses example numbers for the extents that a model leaves open, so that it can be planned
+"""Chooses example numbers for the extents that are dynamic in a model, so that it can be planned
 before a run. A run with other shapes gets its own plan.
 
 An *unknown* is an extent of an input that has a name instead of a number: the model's own name in
@@ -45,7 +45,7 @@ READINGS = 24  # limit for visited nodes: this many times the nodes of the graph
 VISITS = 3000  # visited nodes that any graph may take
 MAX_KNOWN_ELEMENTS = 16  # elements of a known input whose values may be extents
 OF_SHAPES = ("shape.", "constant.invalid", "device.limit")  # codes that depend on extents
-GUESSED = "With the sizes guessed for its open extents: "
+GUESSED = "With the sizes guessed for its dynamic extents: "
 
 DOUBTS = attrgetter("doubts")  # orders guesses
 
@@ -103,7 +103,7 @@ class Solver:
 
     @cached_property
     def unknowns(self) -> dict[str, Unknown]:
-        """Returns the open extents of the inputs, by name."""
+        """Returns the dynamic extents of the inputs, by name."""
         found: dict[str, Unknown] = {}
         for key in self.graph.inputs:
             shape = self.graph.values[key].shape or ()
@@ -215,8 +215,8 @@ class Solver:
             return None
 
     def _open_extents(self, place: int) -> set[int | str]:
-        """Returns the extents, names of open ones among them, of the graph inputs that the node at
-        index `place` depends on."""
+        """Returns the extents, names of dynamic ones among them, of the graph inputs that the node
+        at index `place` depends on."""
         wanted = set(self.graph.nodes[place].reads)
         for node in reversed(self.graph.nodes[:place]):
             if wanted.intersection(node.writes):
@@ -294,11 +294,11 @@ def _changes(
         yield from (dict(zip(pair, wanted, strict=True)) for wanted in permutations(numbers, 2))
 
 
-# ---- a model whose extents are open --------------------------------------------------------------
+# ---- a model whose extents are dynamic -----------------------------------------------------------
 
 
 def opened(model: HostModel, table: Table, judge: Judge | None = None) -> Imported:
-    """Imports a model with the best guess for its open extents."""
+    """Imports a model with the best guess for its dynamic extents."""
     shapes = (value.shape or () for value in model.values.values())
     if not any(isinstance(extent, str) for shape in shapes for extent in shape):
         return import_(model, table, Facts(judge=judge))
@@ -354,7 +354,7 @@ def worded(reading: Imported, nodes: Collection[int], prefix: str) -> Imported:
 
 
 def _open_shapes(graph: HostModel, guess: Guess) -> str:
-    """Returns the inputs with open extents and their shapes, as text."""
+    """Returns the inputs with dynamic extents and their shapes, as text."""
     values = {key: graph.values[key] for key in graph.inputs}
     return " and ".join(
         f"{list(guess.reading.graph.tensors[guess.reading.ids[key]].shape)} of {value.name!r}"

@@ -357,7 +357,7 @@ def _new_quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
 
 
 def _remainder(a: Any, b: Any, trace: Trace) -> int:
-    """Returns a % b. For a constant b it is an atom of its own, because its bounds are known."""
+    """Returns a % b. For a constant b it is a separate atom, because its bounds are known."""
     rest: int = a - b * _divided(a, b, trace)
     if not isinstance(rest, Extent) or isinstance(b, Extent) or b < 0:
         return rest

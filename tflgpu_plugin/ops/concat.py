@@ -220,7 +220,7 @@ def _both(given: Reading, made: Reading) -> list[tuple[Axis, Axis]] | None:
 
 
 def _groups(copies: Sequence[Copy]) -> list[list[Copy]]:
-    """Groups the copies by launch; one that may be produced in place gets a launch of its own."""
+    """Groups the copies by launch; one that may be produced in place gets a separate launch."""
     groups: list[list[Copy]] = []
     for copy in copies:
         last = groups[-1] if groups else []

@@ -90,8 +90,8 @@ def _shares_rows(c: Convolution, few: bool = False) -> bool:
 
 
 def _strided(c: Convolution, product: Product, pixels: int) -> Product:
-    """Returns the product reading its input by single floats. It needs a pipeline of its own, often
-    for one node; fewer pixels compile sooner."""
+    """Returns the product reading its input by single floats. It needs a separate pipeline, often
+    for one node only; with fewer pixels per thread, it compiles faster."""
     tile, (source, distances) = product.tile, c.singles
     tile = replace(tile, step=1, pixels=pixels, ahead=min(tile.ahead, c.x[3]))
     batch, row, pixel, channel = distances

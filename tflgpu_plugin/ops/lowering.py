@@ -267,8 +267,8 @@ class Lowering:
         self, count: int, unit: int, what: str, step: int = 1, told: bool = False
     ) -> Iterator[tuple[int, int]]:
         """Yields (first, last) of units of this size in bytes, as many as fit a binding, in
-        multiples of `step`. Raises Unsupported if none fit; `what` begins the message, `told` adds
-        the limit to it."""
+        multiples of `step`. Raises Unsupported if none fit; the error's message begins with `what`,
+        and states the limit if `told` is true."""
         limit = self.target.storage_bytes
         most = limit // unit // step * step
         if most == 0:

@@ -247,7 +247,7 @@ def _own(node: Node) -> int:
 
 
 def _rounds(node: Node, units: int, outputs: int) -> int:
-    """Returns how often one thread goes round its loops in a step, all loops added up."""
+    """Returns the number of loop iterations of one thread in a step, summed over all loops."""
     gates, depth, slices = gate_count(node), -(-outputs // 4), -(-units // 4)
     passes, short = -(-gates * units // THREADS), -(-max(slices, depth) // THREADS) + 1
     if node.op == "gru":

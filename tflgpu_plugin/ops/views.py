@@ -90,8 +90,8 @@ class View:
         return View(self.shape, axes, self.offset, self.value)
 
     def then(self, view: View) -> View | None:
-        """Returns this view composed with another one of its result; None if axes cannot express
-        it."""
+        """Returns the composition of this view with `view`, which is applied to its result; None if
+        axes cannot express it."""
         given = self.simple.axes
         if view.reshapes(self.shape):
             return View(view.shape, given, self.offset, self.value)

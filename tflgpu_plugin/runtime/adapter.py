@@ -112,8 +112,9 @@ _opening = threads.RLock()  # held by the thread that opens a device
 
 
 def best_first(found: Sequence[AdapterInfo]) -> list[AdapterInfo]:
-    """Returns the adapters sorted by kind, each with its index. Those of one kind keep the system's
-    order, but the backends of an adapter follow each other, Vulkan first."""
+    """Returns the adapters sorted by kind, each with its index. Adapters of the same kind keep the
+    system's order, but the entries of one adapter (one for each backend) follow each other, Vulkan
+    first."""
     listed = [(info.kind, info.vendor_id, info.device_id) for info in found]
 
     def rank(info: AdapterInfo) -> tuple[int, int, int]:

@@ -1,5 +1,5 @@
-"""Selects the tests of quick conformance that a smoke test runs: some of every operator, so of
-every family."""
+"""Selects the tests of quick conformance that a smoke test runs: some for each operator, and
+thereby for each family."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import numpy as np
 from . import keras_models
 
 ALSO = ("mobilenetv2", "unet", "attending", "mlp")  # those that are written in every way
-SAVED = ("sound", "volume", "resnet50")  # those that are also written with an open batch
+SAVED = ("sound", "volume", "resnet50")  # those that are also written with a dynamic batch axis
 
 
 def routes() -> dict[str, Callable[[Path], None]]:

@@ -50,7 +50,8 @@ def pipelines() -> dict[str, Callable[[], Any]]:
 
 
 def routes() -> dict[str, Callable[[Path], None]]:
-    """Returns the function that writes each model, with an open batch, into a folder, by name."""
+    """Returns the function that writes each model, with a dynamic batch axis, into a folder, by
+    name."""
     return {f"sklearn_{name}": partial(_write, name, build) for name, build in pipelines().items()}
 
 

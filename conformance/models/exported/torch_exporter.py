@@ -1,5 +1,5 @@
-"""Routes from torch to ONNX: as exported, with open extents, by the older exporter, with a cache,
-as onnxruntime's tools write it (fused, with integers, by the builder of its generator)."""
+"""Routes from torch to ONNX: as exported, with dynamic extents, by the older exporter, with a
+cache, as onnxruntime's tools write it (fused, with integers, by the builder of its generator)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.adapter
 
 BATCHES = [(n, 3, 96, 96) for n in (1, 2, 4, 8, 16, 3, 32)]
-# Only the width differs first, but the model leaves both sides open.
+# Only the width differs first, but the model has both sides dynamic.
 PICTURES = [(1, 3, 224, 236), *((1, 3, side, side + 8) for side in (224, 320, 480, 96, 640, 320))]
 LINES = [(1, 3, 48, width) for width in (100, 140, 90, 170, 240, 85, 300)]
 

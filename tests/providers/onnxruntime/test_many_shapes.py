@@ -1,5 +1,5 @@
-"""Networks with open extents run with many shapes in one session, including the smallest: each run
-gives the CPU provider's result."""
+"""Networks with dynamic extents run with many shapes in one session, including the smallest: each
+run gives the CPU provider's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape arithmetic in the form of exporters, with open extents: all nodes are claimed, in one
+"""Shape arithmetic in the form of exporters, with dynamic extents: all nodes are claimed, in one
 partition, and results equal the CPU provider's at several shapes."""
 
 from __future__ import annotations

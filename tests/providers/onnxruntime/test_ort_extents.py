@@ -1,5 +1,5 @@
-"""Tests open extents that depend on each other: consistent guesses, and a model with a cache that
-is claimed entirely whatever the names of its extents are."""
+"""Tests dynamic extents that depend on each other: consistent guesses, and a model with a cache
+that is claimed entirely whatever the names of its extents are."""
 
 from __future__ import annotations
 
@@ -94,7 +94,8 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
 
 
 def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The defect is reported if all guesses meet it."""
+    """An import that fails with one guess is tried with others; its error is reported only if it
+    fails with all of them."""
     taken, read = cache("t"), symbols.import_
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
 
@@ -205,4 +206,4 @@ def test_a_refusal_for_a_guess_says_so() -> None:
     )  # fmt: skip
     report = tflgpu_plugin.report(session(data))
     (refused,) = [node.reason for node in report.nodes if node.op == "MatMul" and node.reason]
-    assert refused.startswith("With the sizes guessed for its open extents: A matrix product")
+    assert refused.startswith("With the sizes guessed for its dynamic extents: A matrix product")

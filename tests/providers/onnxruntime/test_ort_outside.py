@@ -169,7 +169,7 @@ def placed(
     operator: str, attributes: Any, before: Any, index: Any, constants: Any, fixed: bool = True
 ) -> bytes:
     """Returns a model of this operator alone, which reads `i` after `before`. Unless `fixed`, all
-    extents are open."""
+    extents are dynamic."""
     from onnx import helper, numpy_helper
 
     domain, _, name = operator.rpartition(".")
@@ -231,7 +231,7 @@ EMPTY: dict[str, tuple[Any, Any, Any]] = {  # attributes, what it reads, and a p
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_results_without_elements_are_those_of_onnxruntime(name: str) -> None:
-    """No launch reads the index: the host's own kernels do such runs. Shapes are open."""
+    """No launch reads the index: the host's own kernels do such runs. Shapes are dynamic."""
     attributes, before, outside = EMPTY[name]
     operator = name.split(",")[0]
     constants = {"c": floats(6, 4), "s": floats(6, 4)} if "Rotary" in name else {}

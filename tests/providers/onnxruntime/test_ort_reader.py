@@ -284,7 +284,8 @@ def test_shape_arithmetic_goes_with_its_partition() -> None:
 
 
 def test_shape_arithmetic_that_others_need_stays_out() -> None:
-    """The arithmetic and, since shapes are open, the nodes that need its result stay on the CPU."""
+    """The arithmetic and, since shapes are dynamic, the nodes that need its result stay on the
+    CPU."""
     taken = chain([("Nonsense", ["t"], ["z"], {})], outputs=("y", "z"))
     reading = symbols.opened(taken, TABLE)
     grouping = Grouping(taken, reading, reading.dynamic)

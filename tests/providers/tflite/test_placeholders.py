@@ -126,7 +126,7 @@ def test_a_window_that_fits_no_picture(host: str) -> None:
 
 
 def test_a_fixed_shape_is_no_placeholder(host: str) -> None:
-    """Without open extents the shapes in the file are those of its runs."""
+    """Without dynamic extents the shapes in the file are those of its runs."""
     model = Model()
     x = model.input("x", (1, 1))
     y = model.op("RELU", [x], shape=(1, 1), name="relu")

@@ -50,7 +50,8 @@ def test_lengths_of_a_run(host: str) -> None:
 @pytest.mark.filterwarnings("ignore:.*preserve_all_tensors")
 @pytest.mark.parametrize("host", hosts.installed())
 def test_every_tensor_can_be_read(host: str) -> None:
-    """Then the complex tensors stay on the CPU."""
+    """With preserve_all_tensors, complex tensors must be readable, so their nodes stay on the
+    CPU."""
     if host == "tflite_runtime":
         pytest.skip("tflite-runtime keeps no tensors inside a delegate's partitions")
     made = delegate(host)

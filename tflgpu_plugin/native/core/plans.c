@@ -2,7 +2,7 @@
 #include "core/plans.h"
 #include "core/symbols.h"
 
-/* Returns whether a flat list describes this number of tensors, with counts that exist as open extents. */
+/* Returns whether a flat list describes this number of tensors, with counts that exist as dynamic extents. */
 static bool well_formed(const int32_t *shapes, size_t count, size_t tensor_count, size_t counts) {
   size_t at = 0;
   for (size_t i = 0; i < tensor_count; i++) {

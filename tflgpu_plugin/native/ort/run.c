@@ -117,7 +117,7 @@ static bool is_counted(const int32_t *shape) {
   return false;
 }
 
-/* Gets an output of this shape, whose open extents are counts of the run; its address is NULL if it is not requested. */
+/* Gets an output of this shape, whose dynamic extents are counts of the run; its address is NULL if it is not requested. */
 static int get_output(const call *c, size_t i, const int32_t *shape, tgo_value **value) {
   const char *name = c->partition->outputs[i];
   int64_t dims[8];

@@ -5,7 +5,7 @@
  * wrappers of the host (providers/tflite/variables.py). */
 #include "tflite/internal.h"
 
-/* Numbers that are NaNs in each type of floats, and no zeros in any type. */
+/* Bit patterns that are NaN in every float type, and nonzero in every type. */
 static const uint32_t MARK[] = {0x7fc5fe91, 0xffd7fca3, 0x7fcafd1d, 0xffe3ff47, 0x7ff1fdb9, 0xffcdfe65, 0x7fdbfc8f, 0xffe9fdd3};
 
 static tg_kernel *keepers;         /* under tgi_lock */
