@@ -32,10 +32,8 @@ def dealt(adapters: Sequence[str], worker: int) -> str | None:
 
 def spread(adapters: Sequence[str]) -> list[str]:
     """Replaces `all` by the indices of all adapters, of software ones only where there are no
-    others. Raises NoAdapter, also where one of several is not on this machine."""
+    others. Raises NoAdapter."""
     if list(adapters) != [ALL]:
-        for name in adapters:
-            select(name)
         return list(adapters)
     best = select(None)
     return [str(k) for k, one in enumerate(present()) if one.software == best.software]
@@ -44,8 +42,11 @@ def spread(adapters: Sequence[str]) -> list[str]:
 def adapter(adapters: Sequence[str]) -> str | None:
     """Returns the adapter of a worker without a number: the `adapters` are assigned cyclically to
     the workers of this machine. Without any, it is the one that Ray's GPU ids name, or None for the
-    best adapter. Raises NoAdapter."""
+    best adapter. Raises NoAdapter, also where one of several is not on this machine."""
     if adapters:
+        for name in adapters:
+            if name != ALL:
+                select(name)
         return dealt(spread(adapters), _number(adapters))
     ids = _gpu_ids()
     if not ids:
