@@ -150,6 +150,7 @@ static int write_slice(tg_buffer *buffer, uint64_t offset, const void *data, uin
   tg_device *device = buffer->device;
   WGPUSubmissionIndex index = 0;
   bool flush = false;
+  tgi_mutex_lock(&device->writing);
   tgi_device_lock(device);
   unsigned mark = tgi_scope_begin(device);
   W(QueueWriteBuffer)(device->queue, buffer->wgpu, offset, data, bytes);
@@ -161,6 +162,7 @@ static int write_slice(tg_buffer *buffer, uint64_t offset, const void *data, uin
   }
   tgi_device_unlock(device);
   if (flush) tgi_wait(device, index);
+  tgi_mutex_unlock(&device->writing);
   return failed;
 }
 

@@ -87,6 +87,7 @@ tg_device *tg_device_create(void *adapter, const uint32_t *features, size_t feat
                          has_feature(features, feature_count, WGPUNativeFeature_TimestampQueryInsidePasses);
     device->mappable = has_feature(features, feature_count, WGPUNativeFeature_MappablePrimaryBuffers);
     tgi_mutex_init(&device->lock);
+    tgi_mutex_init(&device->writing);
     tgi_device_lock(device);
     device->probe = W(DeviceCreateBindGroupLayout)(device->wgpu, &(WGPUBindGroupLayoutDescriptor){0});
     tgi_device_unlock(device);
@@ -112,6 +113,7 @@ void tg_device_release(tg_device *device) {
     tgi_leave_release();
   }
   tgi_mutex_destroy(&device->lock);
+  tgi_mutex_destroy(&device->writing);
   free(device);
 }
 

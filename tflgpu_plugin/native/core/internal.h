@@ -180,6 +180,7 @@ struct tg_device {
    * its inputs to its submit. Error scopes belong to the device, not to the thread, so no other thread may use the device
    * in between. Polling, releasing and copying to or from mapped memory need no lock. */
   tgi_mutex lock;
+  tgi_mutex writing;               /* held while bytes are written and flushed, which bounds wgpu's copies; before `lock` */
   _Atomic(tgi_ending *) endings;
   tg_buffer *keyed;                /* the buffers that have a key; under tgi_lock */
   uint64_t unflushed;              /* bytes written since the last submit; under lock */
