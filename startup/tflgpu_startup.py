@@ -1,8 +1,8 @@
-"""Runs at the start of Python where a .pth file beside it imports it. It calls the plugin when a
-host has been imported and costs other programs next to nothing.
+"""Runs when Python starts: a .pth file in the same folder imports it. It calls the plugin after a
+host has been imported, and costs other programs almost nothing.
 
-`tflgpu_startup.pth` comes with the package and acts where TFLGPU_PREFER is set; `tflgpu enable`
-writes another one. No error here may end a program, so every failure is a warning."""
+`tflgpu_startup.pth` comes with the package and takes effect if TFLGPU_PREFER is set; `tflgpu
+enable` writes another .pth file. No error here may end a program, so every failure is a warning."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def watch() -> None:
 
 
 class _Finder:
-    """A finder that returns what the other finders find and has the plugin called after the
-    import."""
+    """An import finder that returns the spec that the other finders find, with a loader that calls
+    the plugin after the import."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in HOSTS:

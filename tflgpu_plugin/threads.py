@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _original_thread_module() -> Any:
-    """Returns the module `_thread` as it is in a Python that has just started."""
+    """Returns the unpatched module `_thread`, as it is when Python starts."""
     spec = BuiltinImporter.find_spec("_thread")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -99,9 +99,9 @@ def begin(work: Callable[[], T], name: str) -> Task[T]:
 class Worker:
     """A permanent thread that does one work item after the other, in the order of their submission.
 
-    The C library gives threads that work at the same time memory from pools of their own, up to
-    eight for each processor, and keeps freed memory in these pools. So work that allocates much,
-    such as the driver's compilation, is done on few threads."""
+    The C library gives each of the threads that work at the same time its own memory pool (up to
+    eight pools per processor), and keeps freed memory in these pools. Therefore work that allocates
+    much, such as the driver's compilation, is done on few threads."""
 
     def __init__(self, name: str) -> None:
         self._name, self._lock = name, RLock()

@@ -24,9 +24,10 @@ MOST_NAMES = 4  # most dynamic extents that get a further template each
 def templates(
     partition: Partition, placed: Placed, taken: Snapshot
 ) -> Iterator[tuple[Plan, Mapping[str, Any]]]:
-    """Yields the plan of each template and what is stored with it. One is for the shapes of the
-    first plan; since an extent of 1 is never a symbol, there are others, in which one extent is 1,
-    or 2 if it is 1 there: a batch, for example, or the tokens of a step."""
+    """Yields the plan of each template and what is stored with it. The first template is traced at
+    the shapes of the first plan. Since an extent of 1 is never a symbol, there is one more template
+    per extent (for example the batch, or the tokens of a step), in which this extent is 1, or 2 if
+    it is 1 in the first plan."""
     names = _names(placed, taken)
     for given in _variants(partition, placed, taken, names):
         try:

@@ -1,5 +1,5 @@
 """Conditions that every node must meet, and conditions of single table rows; conditions of larger
-operator families are beside their builders. A condition reads the host's node."""
+operator families stand in the modules of their builders. A condition reads the host's node."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ UNREAD_MEAN = needs("output.unsupported", "A mean that nothing reads.", lambda e
 
 
 def activation(e: Builder) -> Refusal | None:
-    """An activation that is supported as an operator of its own."""
+    """An activation that is also supported as a separate operator."""
     name = e.text("activation", "")
     if not name or name in fused_operators.ACTIVATIONS:
         return None

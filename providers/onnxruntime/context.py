@@ -41,7 +41,7 @@ class Export:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> Export | None:
-        """Returns the export that the session options ask for, None without one. Plans go to files
+        """Returns the export that the session options request, or None. Plans go to files
         beside the model unless ep.context_embed_mode is 1."""
         if settings.get(ENABLE) != "1":
             return None

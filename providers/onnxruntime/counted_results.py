@@ -197,8 +197,8 @@ def _overlap(e: Builder) -> float | int:
 
 
 def _scored(e: Builder, scores: int) -> tuple[int, float]:
-    """Returns the scores, and the least of them that counts; the node's threshold is exclusive. If
-    only a run tells it, lower scores become -inf."""
+    """Returns the scores, and the least score that counts; the node's threshold is exclusive. If
+    the threshold is known only in a run, lower scores become -inf."""
     if not e.has(4):
         return scores, -np.inf
     if e.known(e.x(4)):

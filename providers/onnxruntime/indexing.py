@@ -149,7 +149,7 @@ SPANNED = needs(
 
 
 def numbers(e: Builder) -> int:
-    """Builds a Range from a start that only a run tells."""
+    """Builds a Range whose start is known only in a run."""
     steps = e.index(np.arange(_numbers(e)) * int(e.value(2).reshape(())))
     return e.add("add", e.reshape(e.x(), (1,)), steps)
 

@@ -185,7 +185,7 @@ def _changed(e: Builder) -> set[int]:
 
 @asks("attribute.invalid")
 def _cropped(e: Builder) -> bool:
-    """With tf_crop_and_resize, a region (roi) of every axis."""
+    """With tf_crop_and_resize: a region (roi) for every axis."""
     given = _region(e)
     return _coordinates(e) != CROPPED or (given is not None and given.size == 2 * len(_axes(e)))
 

@@ -119,7 +119,7 @@ def framed(e: Builder) -> bool:
     "complex numbers.",
 )
 def _whole_half(e: Builder) -> bool:
-    """For a one-sided inverse, dft_length // 2 + 1 complex numbers."""
+    """For a one-sided inverse: dft_length // 2 + 1 complex numbers."""
     # numpy pads other inputs with zeros, onnxruntime with the mirrored half.
     half = e.integer("inverse") and e.integer("onesided")
     return not half or e.shape()[_axis(e)] == _length(e) // 2 + 1

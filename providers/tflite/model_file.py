@@ -1,5 +1,5 @@
 """Finds the order in which a graph of a model takes its inputs and returns its outputs. The host's
-API does not tell it, but the model file in the host's memory does.
+API does not give this order, but the model file in the host's memory does.
 
 A constant tensor points to its allocation, an object of the host whose fourth and fifth words are
 the address and the size of the file (tflite-runtime 2.14, ai-edge-litert 2.3). Everything is

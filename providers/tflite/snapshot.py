@@ -113,7 +113,7 @@ def _node(
     context: Any = None,
 ) -> HostNode:
     """Returns a node of the host as plain data. A loop has only the outputs that are `wanted`, and
-    the graphs that it runs if the `context` of its own graph is given."""
+    the graphs that it runs if the `context` of the loop's own graph is given."""
     attributes: Mapping[str, Any] = {}
     bodies: tuple[Snapshot, ...] = ()
     refusal, loop = None, raw.host_op == loops.LOOP

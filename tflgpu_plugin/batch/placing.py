@@ -80,7 +80,8 @@ def _number(adapters: Sequence[str]) -> int:
 @contextmanager
 def one_at_a_time(options: Mapping[str, Any]) -> Iterator[None]:
     """Serializes the workers of this machine that prepare the same model: the first one stores
-    plans, which the others load. A worker goes on without the lock after LONGEST seconds."""
+    plans, which the others load. A worker that has waited LONGEST seconds for the lock continues
+    without it."""
     folder = folders.cache("workers")
     try:
         from filelock import FileLock, Timeout

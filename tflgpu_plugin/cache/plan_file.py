@@ -237,8 +237,9 @@ def write(
 def _new(
     plan: Plan, names: Sequence[str], digests: Sequence[str], before: Contents | None
 ) -> dict[str, tuple[int, str, Iterator[Array]]]:
-    """Returns what is written of each weight that the segments `before` do not have, by name: its
-    bytes, the name of the weight whose words it has in another order, if any, and pieces."""
+    """Returns the data to write for each weight that the segments `before` do not contain, by name:
+    its bytes, the name of the weight that has the same words in another order, if any, and
+    pieces."""
     found, left = dict[str, tuple[int, str, Iterator[Array]]](), rearranged.MOST
     for name, digest, weight in zip(names, digests, plan.weights, strict=True):
         if name in found or (before and name in before.images):

@@ -235,7 +235,8 @@ def _takes(held: Contents, extra: Mapping[str, Any]) -> bool:
 
 
 def _place_of(extra: Mapping[str, Any]) -> tuple[object, ...]:
-    """Returns what a plan is for: its source, its shapes, and whether it has symbols."""
+    """Returns the identity of a plan within its file: its source, its shapes, and whether it has
+    symbols."""
     return extra.get(SOURCE), extra.get(SHAPES), TEMPLATE in extra
 
 

@@ -165,7 +165,8 @@ class Assembly:
         )
 
     def _choose_halves(self, sizes: dict[int, int]) -> None:
-        """Chooses what is stored and summed as float16 (small weights are stored so for sums)."""
+        """Chooses the tensors that are stored as float16 and the sums that are computed in it (for
+        these, small weights are stored as float16, too)."""
         able = half_products.candidates(self.low, self._memory)
         small = {w.key for _, w in able.values() if w.vectors < precision.CACHED_VECTORS}
         stored = precision.halves(self.low, self._memory, sizes.__getitem__, small)
@@ -248,8 +249,8 @@ class Assembly:
         return next((node for node in self.graph.nodes if raw.tensor in node.reads), None)
 
     def _place_weights(self) -> None:
-        """Places constants. Large ones have buffers of their own, which other plans can share;
-        others are one after another, in a new buffer where the binding limit would be exceeded."""
+        """Places constants. Each large one gets a separate buffer, which other plans can share. The
+        others follow one another in common buffers, none of which exceeds the binding limit."""
         limit, end, number = self.low.target.storage_bytes, 0, -1
         for launch in self.low.launches:
             for _, raw in launch.operands:

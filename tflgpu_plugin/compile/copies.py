@@ -42,7 +42,7 @@ def elide(
     copies.
 
     `root` follows aliases; `sizes` are in vec4, at most `most` for a tensor; `homes` are tensors
-    with a buffer of their own. A copy stays if its source is not a tensor of the partition, if the
+    with a separate buffer. A copy stays if its source is not a tensor of the partition, if the
     source (or for a slice the result) is in `homes` or already inside another tensor, if the source
     is written later, or if a launch would then read and write one buffer. A source at the beginning
     of another tensor may be copied to the end of a result, which is then extended by the rest of

@@ -1,7 +1,8 @@
 """Plans that end after a launch and return a tensor that it wrote, to find the first wrong one.
 
 Up to that launch they are the plan of the partition: the same kernels in the same order, and every
-tensor in the same memory, so that a fault of aliasing or of a fused launch stays as it is."""
+tensor in the same memory, so that an error caused by aliasing or by a fused launch is
+reproduced."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class _Written:
 
 def observations(graph: Graph, target: Target) -> Iterator[Observation]:
     """Yields an observation for each tensor of the partition's graph that launches write and that
-    the passes keep or make anew, in the order of the launches. Raises Unsupported like
+    the passes keep or replace, in the order of the launches. Raises Unsupported like
     `compiler.compile`."""
     rewritten = pipeline.run(graph, target)
     made = _Observing(graph, rewritten, lower(rewritten, target))

@@ -1,11 +1,11 @@
-"""Code that the callbacks of every frontend share: they answer native code with a number and a
-sentence, and open the device that the options name.
+"""Code that the callbacks of every frontend share: they return a number and a sentence to native
+code, and open the device that the options name.
 
-Native code runs each callback on a thread of its own while the host's thread waits outside Python.
-So no signal handler, trace function or greenlet of the program interrupts our work; they run when
-the host has returned. No exception leaves a callback, since native code could not handle it: an
-error of this plugin becomes a sentence, and one of the program is raised again in the thread that
-called the host."""
+Native code runs each callback on a helper thread while the host's thread waits outside Python.
+Therefore no signal handler, trace function or greenlet of the program interrupts our work; they run
+when the host has returned. No exception leaves a callback, since native code could not handle it:
+an error of this plugin becomes a sentence, and one of the program is raised again in the thread
+that called the host."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def callback_of(functions: Functions, name: str) -> Callable[..., int]:
 
 def guarded(work: Callable[[], int | None], err: Any) -> int:
     """Returns 1 (or what `work` returns) on success. Otherwise it returns 0 or IMPOSSIBLE and
-    writes a sentence to `err` (tg_error *), which the host reports as an error of its own.
+    writes a sentence to `err` (tg_error *), which the host reports as one of its errors.
     `threads.run_for_caller` says when interrupted work is done again."""
 
     def delivered() -> int | None:

@@ -1,5 +1,5 @@
-"""The report of what was claimed, refused, taken back and run: plain data for `report()`, readable
-as text and as JSON.
+"""The report of the nodes that were claimed, refused or given back to the host, and of their runs:
+plain data for `report()`, as text or JSON.
 
 Counters come from native code, so that "ran on the GPU" means that it did."""
 
@@ -81,15 +81,15 @@ class MemoryReport:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """A partition: nodes that run as one step. They are numbered from 1 in the order in which
-    they run; `key` identifies the partition in the process. Bytes and runs are counted since it was
-    made: `runs` on the GPU, `host_runs` on the host's own kernels where the GPU could not,
+    """A partition: nodes that run as one step. They are numbered from 1 in the order in which they
+    run; `key` identifies the partition in the process. Bytes and runs are counted since it was
+    created: `runs` on the GPU, `host_runs` on the host's own kernels where the GPU could not,
     `failures` that gave no result. `milliseconds` is the wall time of its last run on the GPU;
     `device_inputs` counts inputs that came from another partition without leaving the device.
     `memory` is what its plans hold on the device; of its first plan, `tensor_bytes` are what the
     tensors in the pools would need without sharing, `least_bytes` what any way of sharing needs,
-    `dispatches` how many kernels a run launches, `kernels` the names of its pipelines: equal
-    names are the same WGSL."""
+    `dispatches` how many kernels a run launches, `kernels` the names of its pipelines: equal names
+    are the same WGSL."""
 
     number: int
     nodes: tuple[int, ...]

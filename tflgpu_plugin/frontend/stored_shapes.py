@@ -28,13 +28,13 @@ def source(described: object) -> str | None:
 
 
 def place(source: str, given: Sequence[int]) -> dict[str, Any]:
-    """Returns what is stored with the plan for these shapes."""
+    """Returns the metadata that is stored with the plan for these shapes."""
     return {SOURCE: source, SHAPES: list(given)}
 
 
 def template_place(source: str, symbolic: Symbolic) -> dict[str, Any]:
-    """Returns what is stored with the plan of a template. Raises TypeError for templates that
-    cannot be stored."""
+    """Returns the metadata that is stored with the plan of a template. Raises TypeError for
+    templates that cannot be stored."""
     from tflgpu_plugin.compile.stored_template import numbers
 
     rooms = [[room[k] for k in sorted(room)] for room in symbolic.rooms]
@@ -43,14 +43,16 @@ def template_place(source: str, symbolic: Symbolic) -> dict[str, Any]:
 
 
 def compiled(symbolic: Symbolic) -> tuple[Plan, dict[str, Any]]:
-    """Returns the plan of a template, and what is stored with it in a compiled model."""
+    """Returns the plan of a template, and the metadata that is stored with it in a compiled
+    model."""
     plan = symbolic.template.settled(symbolic.symbols, symbolic.rooms, symbolic.places)
     return replace(plan, symbols=None), template_place("", symbolic)
 
 
 def read(partition: Partition, source: str) -> tuple[dict[Flat, Stored], list[Symbolic]]:
-    """Returns what is stored for a partition: plans by their only shapes, and templates, the newest
-    first. Raises ValueError, KeyError or TypeError for data that do not fit the partition."""
+    """Returns the stored plans of a partition: those for a single set of shapes, by these shapes,
+    and templates, the newest first. Raises ValueError, KeyError or TypeError for data that do not
+    fit the partition."""
     exact, templates = dict[Flat, Stored](), list[Symbolic]()
     first = partition.instance.plan
     for found in partition.stored(source):

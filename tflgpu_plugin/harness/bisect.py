@@ -85,7 +85,7 @@ class Part:
 
 def bisect(subject: Subject, options: Mapping[str, Any], tolerance: float = TOLERANCE) -> Bisection:
     """Returns where the partitions of a model first differ from the host's CPU kernels. Raises what
-    the host raises, and RuntimeError where nothing runs on the GPU."""
+    the host raises, and RuntimeError if nothing runs on the GPU."""
     found, subject = WithConstants(), subject.fixed()  # a plan for other shapes has no graph
     with engine.watch(found):
         running = subject.start(options)

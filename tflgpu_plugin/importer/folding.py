@@ -100,7 +100,7 @@ def constants(
     node: Node, meaning: Meaning | None, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
 ) -> list[Tensor] | None:
     """Returns the outputs with their values, computed from inputs that are all constants, of any
-    size. Returns None when they cannot be computed, or have other types than the model says.
+    size. Returns None when they cannot be computed, or have other types than the model states.
 
     Stored numbers that only move to other positions stay as they are. Computed results are folded
     only where every host computes the same numbers: integers in range, and float32 operations that

@@ -1,6 +1,6 @@
 """Guesses likely values of inputs that decide shapes but are known only in a run: axes, shapes,
-sizes. The first plan is made for these; a run with other values is planned anew, as for other
-shapes."""
+sizes. The first plan is made for these; a run with other values gets a new plan, as one with other
+shapes does."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 sums of products with constant weights ("linear"), functions and products of these, counters, and
 lists in which each step writes a row.
 
-A body is refused (Unsupported, with a sentence) unless every node is understood. Equal expressions
+A body is refused (Unsupported, with a sentence) unless every node is recognized. Equal expressions
 have equal numbers, so that the analysis takes time in proportion to the body's nodes."""
 
 from __future__ import annotations

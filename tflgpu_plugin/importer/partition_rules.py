@@ -30,7 +30,7 @@ Extraction = Callable[[Graph, Collection[int]], Graph]
 @dataclass(frozen=True)
 class Parted:
     """A graph and its partitions: `groups` of node ids in execution order. `extract` returns nodes
-    as a graph of their own. `repeated`: a loop runs the graph once per step."""
+    as a separate graph. `repeated`: a loop runs the graph once per step."""
 
     graph: Graph
     groups: Sequence[Sequence[int]]

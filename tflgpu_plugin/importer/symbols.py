@@ -186,8 +186,8 @@ class Solver:
         return Guess(symbols, reading, misfits, fits, doubts)
 
     def _mended(self, guess: Guess, misfit: Misfit) -> Guess | None:
-        """Returns a better guess that mends this misfit, else None. Tries a change on the nodes up
-        to it first."""
+        """Returns a better guess that removes this misfit, else None. Each change is first tried on
+        the nodes up to the misfit."""
         place = next(k for k, node in enumerate(self.graph.nodes) if node.id == misfit.host)
         needed, there = self._open_extents(place), self.guess(guess.symbols, place + 1)
         free = [name for name in reversed([*guess.symbols]) if name in needed]

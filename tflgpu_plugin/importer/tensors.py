@@ -16,7 +16,7 @@ NUMPY_NAMES = {
 
 
 class TensorId(int):
-    """The id of a tensor of a graph being built; `mark` tells it from a plain number."""
+    """The id of a tensor of a graph being built; `mark` distinguishes it from a plain number."""
 
     mark: object
 

@@ -67,8 +67,8 @@ def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
 
 
 def _eights(operand: Operand, array: str, value: str, binding: int) -> Iterable[str]:
-    """Yields accessors of a constant stored as arrays of eight vec4. Compilers can tell that
-    elements of such an array are adjacent, and load them together."""
+    """Yields accessors of a constant stored as arrays of eight vec4. Compilers know that elements
+    of such an array are adjacent, and load them together."""
     name, kind = operand.name, operand.type(operand.view)
     loaded, eights = value.format("e][n"), f"array<array<{array}, {EIGHT}>>"
     yield f"@group(0) @binding({binding}) var<storage, read> {name}_data: {eights};"

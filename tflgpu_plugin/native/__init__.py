@@ -31,7 +31,7 @@ class NativeError(RuntimeError):
 
 
 class OutOfMemory(NativeError):
-    """The host or the GPU had not enough memory for what a native function does."""
+    """A native function failed because the host or the GPU does not have enough memory."""
 
 
 @functools.cache

@@ -313,7 +313,7 @@ def spread_steps(name: str, shape: Shape) -> dict[str, object]:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Gives heads that do not begin at a vec4 an axis of their own, and expands a mask to all
+    """Moves heads that do not begin at a vec4 to a separate axis, and expands a mask to all
     keys."""
     q, k, v = split(steps.graph, node)
     mask = node.inputs[MASK] if len(node.inputs) > MASK else None

@@ -282,8 +282,8 @@ def _whole_slices(
 
 
 def _whole(number: int) -> bool:
-    """Whether a number is a multiple of 4 for all values of symbols, or 0 here, where polynomials
-    may not tell that it is always 0."""
+    """Whether a number is a multiple of 4 for all values of symbols, or 0 for the present shapes
+    (polynomials cannot always prove that it is 0 for all shapes)."""
     return surely_divides(4, number) or (example(number) == 0 and number == 0)
 
 

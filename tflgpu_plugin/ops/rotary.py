@@ -76,7 +76,7 @@ def even(turning: int, together: bool) -> bool:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Gives heads that do not begin at a vec4 an axis of their own, and rotates pairs that do not
+    """Moves heads that do not begin at a vec4 to a separate axis, and rotates pairs that do not
     fill vec4 by elementwise ops."""
     (batch, heads, length, depth), turning = split(steps.graph, node)
     shape, joined = steps.shape(node.operand()), _joined(steps.graph, node)

@@ -113,8 +113,9 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
 
 
 def taken(low: Lowering, reader: Node) -> Launch | None:
-    """Returns the last launch if it adds up what a node reads, so that a launch of the reader can
-    do it, too, with the steps fused into it; else None."""
+    """Returns the last launch if it sums the partial results that a node reads; a launch of the
+    reader can then compute this sum itself, with the steps fused into it. Returns None
+    otherwise."""
     if not low.launches or low.launches[-1].kernel != "sum_parts":
         return None
     last, x = low.launches[-1].node, reader.operand()

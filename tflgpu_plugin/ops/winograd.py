@@ -1,7 +1,7 @@
 """3x3 convolution of stride 1 by Winograd's F(4x4, 3x3): 36 products for 16 pixels, not 144.
 
 Three steps after Lavin and Gray (arXiv 1509.09308): the input's 6x6 patches are transformed, 36
-matrix products run as 1x1 convolutions with weights of their own, and the results are transformed
+matrix products run as 1x1 convolutions, each with its own weights, and the results are transformed
 back. The points are 0, plus and minus the square roots of 1/2 and of 2, and infinity. Weights are
 transformed here in float64. An infinite or NaN input spoils its patch instead of 3x3 pixels."""
 

@@ -1,5 +1,5 @@
-"""Common subexpression elimination: models compute masks, positions and angles anew in every
-layer."""
+"""Common subexpression elimination: models compute the same masks, positions and angles again in
+every layer."""
 
 from __future__ import annotations
 

@@ -157,8 +157,8 @@ class Instance:
         return self.program.plan
 
     def release(self) -> None:
-        """Releases the native objects. What native code has taken over lives as long as it is used
-        there; the plan stays."""
+        """Releases the native objects. Objects that native code has taken over live as long as it
+        uses them. The plan is kept."""
         self.replay, self.buffers = None, []
         self.program.weights, self.program.pipelines = {}, []
 

@@ -1,7 +1,7 @@
 """Joins the rotary embeddings of queries and keys that are parts of one product into one launch.
 
 A rotary embedding keeps its heads side by side if attention reads them so, or a concatenation moves
-them anyway. For any other reader it writes heads on an axis of their own directly."""
+them anyway. For any other reader it writes heads directly on a separate axis."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def join_rotary(graph: Graph) -> Graph:
 
 
 def _apart(e: Rewriter, readers: Mapping[int, list[Node]], node: Node) -> None:
-    """Lets the node write heads on an axis of their own, if its reader needs them so and moves
+    """Lets the node write heads on a separate axis, if its reader needs them there and moves
     nothing."""
     tensor = node.outputs[0]
     read = readers.get(tensor, [])

@@ -1,6 +1,6 @@
 """Replaces rotary position embeddings written as several nodes by the op: x * cos + y * sin, where
 y swaps pairs of values of x and negates one of each, or each half of the result separately. Heads
-that lie side by side in memory are read there, and get an axis of their own after the op."""
+that lie side by side in memory are read there, and are moved to a separate axis after the op."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _finish(e: Rewriter) -> None:
 
 
 def _read_in_place(uses: DefUse, node: Node) -> None:
-    """Lets the op read side-by-side heads from the tensor before they get an axis of their own."""
+    """Lets the op read side-by-side heads from the tensor before they are moved to a separate
+    axis."""
     e, x = uses.e, node.operand()
     batch, heads, length, depth = e.shape(x)
     beside = head_sources(uses, x, (batch, heads, length, depth))

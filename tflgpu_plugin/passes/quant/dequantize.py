@@ -109,7 +109,8 @@ def dequantized(source: Tensor) -> Array | None:
 
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
-    """Dequantizes constants in place; they keep their quantization, which tells the stored type."""
+    """Dequantizes constants in place; they keep their quantization, which says what type is
+    stored."""
     made = (n for n in graph.nodes if n.op not in ("", FOLDED))
     readers = [n for n in made if ops.quantizes(n) != "from"]
     for index in {t for node in readers for t in node.reads} - set(graph.outputs):
