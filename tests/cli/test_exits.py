@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from tests.support import batches
-from tflgpu_plugin.cli import commands, exits, shared
+from tflgpu_plugin.cli import exits, shared
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import compare, hosts
@@ -85,9 +85,9 @@ def test_names_are_whole_when_piped(name: str) -> None:
 
 def test_names_of_tensors_are_whole_when_piped(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[Any] = []
-    monkeypatch.setattr(commands, "table", lambda head, rows: shown.extend(rows))
+    monkeypatch.setattr(shared, "table", lambda head, rows: shown.extend(rows))
     name = "a/path/of/many/words/that/goes/on/and/on/BiasAdd"
-    commands.show_agreements([compare.Agreement(name, 0, 1, 1)])
+    shared.show_agreements([compare.Agreement(name, 0, 1, 1)])
     assert shown[0][0] == name
 
 

@@ -3,27 +3,27 @@ exits.py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
+from tflgpu_plugin.cli.diagnose import bugreport, compare
 from tflgpu_plugin.cli.exits import DIFFERS, FINE, NO_ADAPTER, Commands
 from tflgpu_plugin.cli.run import run
 from tflgpu_plugin.cli.shared import (
     adapter_option,
     as_json,
-    compared,
     console,
     existing,
     host_option,
     option_pairs,
     prepared,
     print_json,
+    show_agreements,
     table,
-    usable,
 )
 
 _runs = click.option(
@@ -41,6 +41,8 @@ def main() -> None:
 
 
 main.add_command(run)
+main.add_command(compare)
+main.add_command(bugreport)
 
 
 @main.command()
@@ -163,68 +165,6 @@ def kernels(
         click.echo(line)
 
 
-@main.command()
-@click.argument("model", type=existing)
-@compared
-@click.option("--bisect", is_flag=True, help="Find the first launch whose result differs.")
-@click.option("--workaround", is_flag=True, help="Find it, and try to run without its form.")
-@adapter_option
-@prepared
-@as_json
-def compare(model: Path, as_json: bool, **arguments: Any) -> None:
-    """Compare all outputs of MODEL on the CPU and on the GPU. Exit status 1 when they differ.
-
-    Inputs that are not given have seeded values. --bisect runs every partition launch by launch on
-    the CPU's values; --workaround also tries the model without the form of the first wrong
-    launch."""
-    from tflgpu_plugin.cli import compare as comparing
-
-    found = comparing.compared(comparing.request(model, arguments))
-    if as_json:
-        print_json(found.as_json())
-    else:
-        console.print(f"{found.model} in {found.comparison.host}")
-        show_agreements(found.comparison.agreements)
-        for line in found.lines():
-            console.print(line)
-    raise SystemExit(FINE if found.comparison.ok else DIFFERS)
-
-
-@main.command()
-@click.argument("model", type=existing, required=False)
-@click.option(
-    "--out",
-    "-o",
-    default="report.zip",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write.",
-    show_default=True,
-)
-@click.option("--with-model", is_flag=True, help="Add the model's file.")
-@compared
-@adapter_option
-@host_option
-@click.option("--option", "given", multiple=True, metavar="KEY=VALUE", callback=usable)
-@as_json
-def bugreport(
-    model: Path | None, out: Path, with_model: bool, as_json: bool, **arguments: Any
-) -> None:
-    """Write a .zip file for a report: this machine and, with MODEL, what runs on the GPU, how its
-    outputs compare, and its kernels. Names of users and files are left out."""
-    from tflgpu_plugin.cli import bugreport as reporting, compare as comparing
-
-    search = arguments | {"bisect": True, "workaround": True}
-    asked = None if model is None else comparing.request(model, search)
-    found = reporting.write(reporting.Request(out, asked, with_model))
-    if as_json:
-        return print_json(asdict(found))
-    for name, size in found.parts.items():
-        console.print(f"  {name:<14} {size:>9,} bytes")
-    for name, error in found.failed.items():
-        console.print(f"  {name} has a traceback: {error}", style="yellow")
-    console.print(f"Wrote {found.path}. Look through it before you send it.")
-
-
 def _show_measured(found: Any) -> None:
     from tflgpu_plugin.harness import inputs
 
@@ -331,20 +271,6 @@ def _show_demo(result: Any) -> None:
         console.print(line)
 
 
-def show_agreements(agreements: Iterable[Any]) -> None:
-    cells = [
-        [
-            _tail(a.name) if console.is_terminal else a.name,
-            f"{a.difference:.1e}",
-            f"{a.magnitude:.3g}",
-            f"{a.relative:.1e}",
-            "yes" if a.ok else "NO",
-        ]
-        for a in agreements
-    ]
-    table(["tensor", "largest difference", "largest value", "ratio", "agrees"], cells)
-
-
 @main.command("exec", context_settings={"allow_interspersed_args": False})
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM ...")
 @adapter_option
@@ -394,8 +320,3 @@ def disable(as_json: bool) -> None:
         console.print(f"Removed {path}.")
     if not removed:
         console.print("Nothing to remove: it was not enabled.")
-
-
-def _tail(name: str, width: int = 32) -> str:
-    """Returns the end of a long name: names in models are paths, whose ends differ."""
-    return name if len(name) <= width else "…" + name[1 - width :]

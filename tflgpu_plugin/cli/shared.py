@@ -111,3 +111,23 @@ def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
+
+
+def show_agreements(agreements: Iterable[Any]) -> None:
+    """Prints the comparison of each tensor."""
+    cells = [
+        [
+            _tail(a.name) if console.is_terminal else a.name,
+            f"{a.difference:.1e}",
+            f"{a.magnitude:.3g}",
+            f"{a.relative:.1e}",
+            "yes" if a.ok else "NO",
+        ]
+        for a in agreements
+    ]
+    table(["tensor", "largest difference", "largest value", "ratio", "agrees"], cells)
+
+
+def _tail(name: str, width: int = 32) -> str:
+    """Returns the end of a long name: names in models are paths, whose ends differ."""
+    return name if len(name) <= width else "…" + name[1 - width :]
