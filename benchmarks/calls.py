@@ -47,7 +47,7 @@ class Run:
 
 
 def counted(name: str, staged: bool, family: str = "", runs: int = 20) -> Run:
-    """Returns the calls of a run of a network (or of ONE dispatch), in a process of its own. Raises
+    """Returns the calls of a run of a network (or of ONE dispatch), in a separate process. Raises
     Unavailable."""
     counter = layers.build(Path(__file__).with_name("count_calls.c"))
     if family:

@@ -78,8 +78,8 @@ class Bench:
         return max(2, round(number * self.part))
 
     def turns(self, spec: Spec, count: int, engines: Sequence[str]) -> dict[str, list[Any]]:
-        """Returns what each engine's worker says in so many turns, which they take one after the
-        other; tells which engines cannot run the task."""
+        """Returns the lines that each engine's worker prints in this number of turns, in which the
+        workers alternate; prints which engines cannot run the task."""
         workers = {}
         for engine in engines:
             if engine in self.places:
@@ -110,7 +110,7 @@ class Worker:
             pass
 
     def turn(self) -> Any:
-        """Returns what the worker's task says next."""
+        """Returns the next line that the worker's task prints."""
         assert self._process.stdin
         self._process.stdin.write("\n")
         self._process.stdin.flush()

@@ -1,5 +1,4 @@
-"""Converts TFLite models to ONNX models, by tf2onnx in an environment of its own, cached by
-content.
+"""Converts TFLite models to ONNX models, by tf2onnx in a separate environment, cached by content.
 
 `python -m conformance.converted` makes that environment (tensorflow-cpu and tf2onnx, about 1.5 GB
 in the user's cache folder); tests convert the models that they need in one batch. Nothing here

@@ -1,4 +1,4 @@
-"""Cases of internal ops that no TFLite operator becomes: one node, run as a graph of its own and
+"""Cases of internal ops that no TFLite operator becomes: one node, run as a separate graph and
 compared with numpy in float64.
 
 A family's case file lists them as `NODES`; `conformance.references.nodes` holds what each op means.

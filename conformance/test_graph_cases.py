@@ -67,7 +67,7 @@ def close(
     found: tuple[float, str],
     model: bytes,
 ) -> None:
-    """Records a graph case; `problem` says what is wrong with where its nodes ran."""
+    """Records a graph case; `problem` says which nodes ran in the wrong place."""
     share, text = found
     outcome = FAIL if problem or not share <= 1.0 else PASS
     where = f"{host_name} {host.version(host_name)}"
@@ -131,7 +131,7 @@ def test_resize_and_back(
 def test_two_interpreters(
     host_name: str, beside: str | None, options: Mapping[str, Any], book: Book
 ) -> None:
-    """Two interpreters share one delegate and are invoked in turns with different data."""
+    """Two interpreters share one delegate and are invoked alternately with different data."""
     model = graph_cases.diamonds()
     content, feeds = model.to_bytes(), feeds_of(model, 6)
     expected = host.cached_on_cpu(content, feeds, host_name)

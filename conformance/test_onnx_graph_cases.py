@@ -32,7 +32,7 @@ def wanted(pytestconfig: pytest.Config) -> str | None:
 def close(
     book: Book, kind: str, name: str, problem: str, found: tuple[float, str], model: bytes
 ) -> None:
-    """Records a graph case; `problem` says what is wrong with where its nodes ran."""
+    """Records a graph case; `problem` says which nodes ran in the wrong place."""
     share, text = found
     outcome = FAIL if problem or not share <= 1.0 else PASS
     label = onnx_host.label()
@@ -100,7 +100,7 @@ def test_resize_and_back(book: Book, wanted: str | None) -> None:
 
 
 def test_two_sessions(book: Book, wanted: str | None) -> None:
-    """Two sessions of one model run in turns with different data."""
+    """Two sessions of one model run alternately with different data."""
     model = graph_cases.diamonds()
     content, feeds = onnx_twins.convert(model), feeds_of(model, 6)
     both = [onnx_host.session(content, wanted) for _ in range(2)]

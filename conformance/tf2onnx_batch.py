@@ -1,6 +1,6 @@
 """Converts TFLite models to ONNX in one process: `python tf2onnx_batch.py FOLDER OPSET`.
 
-Runs in an environment of its own with tensorflow and tf2onnx (see `conformance.converted`) and
+Runs in a separate environment with tensorflow and tf2onnx (see `conformance.converted`) and
 imports nothing of this project. For each NAME.tflite it leaves NAME.onnx, or NAME.txt with what
 the converter said."""
 

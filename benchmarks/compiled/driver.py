@@ -35,7 +35,7 @@ def compiled(pipelines: Sequence[Pipeline], family: str) -> list[Made | str]:
 
 
 def read(told: str) -> Made:
-    """Reads what the layer writes of a pipeline."""
+    """Parses the layer's output for one pipeline."""
     lines, _, assembly = told.partition("\n\n")
     pairs = (line.split("=") for line in lines.splitlines())
     return Made({name: int(value) for name, value in pairs}, assembly)

@@ -1,5 +1,5 @@
-"""Rotary positions: halves and neighbours, angles of values and of pairs, heads with an axis of
-their own and without, parts of a head, and pairs that do not fill vec4."""
+"""Rotary positions: halves and neighbours, angles of values and of pairs, heads on a separate axis
+and heads side by side, parts of a head, and pairs that do not fill vec4."""
 
 from __future__ import annotations
 

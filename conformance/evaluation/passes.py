@@ -247,7 +247,7 @@ def _differences(answers: _Answers, stages: Sequence[_Stage]) -> list[Finding]:
 
 
 def _compared(value: Array, found: Array, limit: float) -> str:
-    """Returns what is wrong with an answer; "" if it is within the tolerance."""
+    """Returns the error of a result as text; "" if it is within the tolerance."""
     if np.iscomplexobj(value) != np.iscomplexobj(found):
         value, found = (
             np.stack([v.real, v.imag], -1) if np.iscomplexobj(v) else v for v in (value, found)

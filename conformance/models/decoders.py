@@ -213,7 +213,7 @@ def _gelu(w: Writer, x: str) -> str:
 
 def grouped(size: Size, bits: int = 32) -> bytes:
     """Returns a model with the inputs and outputs of `gpt`; its cache has half the heads and may be
-    longer than what is in it. Its weights have 32 bits, or 4 in blocks of 32."""
+    longer than the tokens in it. Its weights have 32 bits, or 4 in blocks of 32."""
     w = Writer()
     product = _product if bits == 32 else _product_4
     table = w.weights(size.words, size.width) * np.float32(size.words**0.5)
@@ -259,8 +259,8 @@ def attended(size: Size) -> bytes:
 
 
 def scattered(size: Size) -> bytes:
-    """Returns a model with the inputs and outputs of `gpt`; its cache, which may be longer than
-    what is in it, is written by TensorScatter (ONNX 24)."""
+    """Returns a model with the inputs and outputs of `gpt`; its cache, which may be longer than the
+    tokens in it, is written by TensorScatter (ONNX 24)."""
     w = Writer()
     x = w.op("Gather", w.weights(size.words, size.width), "input_ids")
     ends = w.op("ReduceSum", "attention_mask", np.array([1]), keepdims=0)

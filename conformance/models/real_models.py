@@ -129,7 +129,7 @@ def nudged(feed: Feed, seed: int) -> Feed:
 
 
 def reference(content: bytes, feeds: Sequence[Feed], name: str, kernels: str) -> list[Outputs]:
-    """Returns cached answers of the CPU kernels; each feed in an interpreter of its own, so that
+    """Returns cached answers of the CPU kernels; each feed in a new interpreter, so that
     state is not kept between feeds."""
     return [host.cached_on_cpu(content, [feed], name, kernels)[0] for feed in feeds]
 

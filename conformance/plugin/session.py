@@ -97,7 +97,7 @@ def _sentence(report: pytest.TestReport) -> str:
 
 
 def _plain_record(report: pytest.TestReport, ended: str, text: str) -> Record:
-    """Returns the record of a test without a record of its own; its module tells the kind."""
+    """Returns the record of a test that has recorded nothing; the kind follows from its module."""
     outcome = {"passed": PASS, "failed": FAIL, "skipped": NOT_CONVERTIBLE}[ended]
     if report.outcome == "failed":
         outcome = FAIL

@@ -66,7 +66,8 @@ def _reshaped(m: Maker, x: int, *shape: int) -> int:
 
 
 def _suppressed(m: Maker) -> None:
-    """Boxes by their scores, and then these boxes and scores by what was found."""
+    """Adds a selection of boxes by their scores, and a gather of these boxes and scores by the
+    result."""
     count = m.choose.choice((9, 40, 70))
     boxes = _reshaped(m, _rows(m, "boxes", count, 4), count, 4)
     scores = _reshaped(m, _rows(m, "scores", count, 1), count)

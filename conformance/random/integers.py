@@ -1,6 +1,6 @@
 """Seeded ONNX graphs of integers: int32, int64, bools that they are compared to, and floats
-that they are cast to. numpy tells the values while a graph is made, so that none leaves int32,
-where hosts leave open what happens (int32) or we end the run (int64)."""
+that they are cast to. numpy computes the values while a graph is made, so that none exceeds int32:
+beyond it, the results of hosts are undefined (int32), or our run fails (int64)."""
 
 from __future__ import annotations
 

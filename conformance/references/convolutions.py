@@ -1,4 +1,5 @@
-"""Convolutions, there and back, in any number of dimensions up to three, and what is of two."""
+"""Convolutions and transposed convolutions in up to three dimensions, and operators that exist in
+two only."""
 
 from __future__ import annotations
 

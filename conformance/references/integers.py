@@ -144,7 +144,7 @@ class DynamicQuantizeLinear(OpRun):
 
 
 def _ranged(x: Array) -> tuple[Array, np.float32, np.uint8]:
-    """Quantizes x to uint8 levels of its own range; returns the numbers, the scale and the zero
+    """Quantizes x to uint8 levels that span its range; returns the numbers, the scale and the zero
     point."""
     narrow = x.astype(np.float32)
     high, low = narrow.max(initial=np.float32(0)), narrow.min(initial=np.float32(0))

@@ -17,8 +17,8 @@ from conformance.variants.quantized import weights_of
 
 @dataclass(frozen=True)
 class Weights:
-    """Where an operator's 8-bit weights are, the axis that has scales of its own (None: none), and
-    the version that first takes them so."""
+    """Where an operator's 8-bit weights are, the axis with a scale per position (None: one scale),
+    and the first version of the operator that accepts this."""
 
     places: tuple[int, ...]
     axis: int | None

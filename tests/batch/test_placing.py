@@ -68,7 +68,7 @@ def test_the_gpu_that_ray_has_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not importlib.util.find_spec("filelock"), reason="filelock comes with Ray")
 def test_workers_that_nobody_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each living worker has a number of its own; the number of a dead one is free again."""
+    """No two living workers have the same number; the number of a dead one is free again."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     machine(monkeypatch, "a", "b", "c", "other")
     code = (

@@ -1,4 +1,5 @@
-"""Orders of words: what is found, and what of a stored one is refused."""
+"""Tests orders of words: which ones are found between two weights, and which stored ones are
+refused."""
 
 from __future__ import annotations
 

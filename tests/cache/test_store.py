@@ -24,7 +24,7 @@ def entry(folder: Path, **key: str) -> store.Entry:
 
 
 def other(number: int) -> Plan:
-    """The plan with a constant of its own."""
+    """A plan with a constant that no other plan has."""
     one, two = stored.plan().weights
     mine = replace(two, data=np.array([number]), pack=lambda: np.full(two.bytes, number, np.uint8))
     return replace(stored.plan(), weights=(one, mine))

@@ -87,7 +87,7 @@ def test_polynomials_are_equal_without_a_guard() -> None:
 
 
 def test_symbols_are_not_below_their_limit() -> None:
-    """A comparison with the limit leaves no guard of its own."""
+    """A comparison with the limit adds no guard."""
     trace, (a, _) = traced(30, 40)
     assert a != 1 and a > 0 and not trace.guards and a < 64
     held = [Values(trace, {0: n, 1: m}).hold(trace.conditions) for n, m in LIMITS]

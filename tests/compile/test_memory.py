@@ -97,8 +97,8 @@ def test_lives_and_conflicts_are_those_of_the_launches() -> None:
 def placed(
     *lives: tuple[int, int, int], limit: int = 100
 ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Returns (pool, offset) of tensors with these sizes and lifetimes, none of which needs a pool
-    of its own, and the pools."""
+    """Returns (pool, offset) of tensors with these sizes and lifetimes, none of which needs a
+    separate pool, and the pools."""
     alive = {k: memory.Life(*life) for k, life in enumerate(lives)}
     places, pools = memory.assign(alive, {}, limit)
     return [(places[k].pool, places[k].offset) for k in alive], pools

@@ -1,4 +1,4 @@
-"""Bodies of loops are read node by node: tests what is understood, and what makes the loop
+"""Bodies of loops are read node by node: tests which nodes are recognized, and which make the loop
 unsupported."""
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ if "onnxruntime" in sys.modules: tflgpu_plugin.register()
 answer(first); answer(first); first()
 """,
     ),
-    "a device is open, a delegate is loaded anew": (
+    "a device is open, a delegate is loaded again": (
         TFLITE,
         """
 first()
@@ -68,7 +68,7 @@ sentence(load, "ValueError"); sentence(tflgpu_plugin.load_delegate, "RuntimeErro
 first()
 """,
     ),
-    "a device is open, a session is made anew": (
+    "a device is open, a session is created again": (
         ORT,
         """
 first()

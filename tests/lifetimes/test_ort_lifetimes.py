@@ -92,7 +92,7 @@ right(s)
 
 
 def test_sessions_run_in_threads_at_once() -> None:
-    """Four threads share one session, next to sessions of their own, all on one device."""
+    """Four threads share one session and each also has one, all on the same device."""
     run_python(
         HEAD
         + """

@@ -195,8 +195,8 @@ class Runner:
 
 
 def _work() -> Counter[int]:
-    """Returns the CPU time of each session's processes so far; empty where the system
-    does not tell."""
+    """Returns the CPU time of each session's processes so far; empty if the system does not report
+    it."""
     found = Counter[int]()
     for place in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):

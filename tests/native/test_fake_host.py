@@ -60,7 +60,7 @@ def started(make: Make, given: Spec, **more: Any) -> Host:
 
 
 def own(given: Spec) -> Spec:
-    """Returns a kernel like `partition`'s, over buffers of its own."""
+    """Returns a kernel like `partition`'s, with separate buffers."""
     x, y = buffer(given.device), buffer(given.device)
     return replace(given, bindings=(x, y, None), inputs=((x, SIZE),), outputs=((y, SIZE),))
 

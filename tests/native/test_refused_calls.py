@@ -34,7 +34,7 @@ SUM = SUM.replace("p.factor *", "z[id.x] +")
 
 
 def device() -> Any:
-    """Returns a device of its own, on the best adapter."""
+    """Returns a new device on the best adapter."""
     opened = adapter.open_device(adapter.select(None))
     return create(opened.info, sorted(opened.target.features))
 

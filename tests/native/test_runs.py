@@ -26,8 +26,7 @@ SHAPE = (1, 5, 7, 3)
 
 @pytest.fixture(params=["mapped", "staged"])
 def instance(request: pytest.FixtureRequest) -> Iterator[Instance]:
-    """Returns an instance of relu in two steps, on a device of its own that maps buffers or does
-    not."""
+    """Returns an instance of relu in two steps, on a new device that maps buffers or does not."""
     device = adapter.open_device(adapter.select(None))
     features = device.target.features - {MAPPABLE}
     if request.param == "mapped":

@@ -29,7 +29,7 @@ KEY = bytes(range(32))
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[Any]:
-    """A device of its own, on which nothing else is."""
+    """A new device, which nothing else uses."""
     opened = device_of()
     yield create(opened.info, sorted(opened.target.features))
 

@@ -33,7 +33,7 @@ STARTED: Mapping[int, tuple[int, ...]] = {X: (8,)}
 
 @pytest.fixture(scope="module", params=["mapped", "staged"])
 def device(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Opens a device of its own, with buffers that can be mapped or without."""
+    """Opens a new device, with buffers that can be mapped or without."""
     opened = adapter.open_device(adapter.select(None))
     if request.param == "mapped" and MAPPABLE not in opened.target.features:
         pytest.skip("this adapter does not share its memory")

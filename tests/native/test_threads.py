@@ -1,4 +1,4 @@
-"""Tests work on other threads, and what a start does on them."""
+"""Tests work on helper threads, and which work a start does on them."""
 
 from __future__ import annotations
 
