@@ -165,8 +165,7 @@ class Assembly:
         )
 
     def _choose_halves(self, sizes: dict[int, int]) -> None:
-        """Chooses the tensors that are stored as float16 and the sums that are computed in it (for
-        these, small weights are stored as float16, too)."""
+        """Chooses what is stored as float16 and what is summed in it (with small weights, too)."""
         able = half_products.candidates(self.low, self._memory)
         small = {w.key for _, w in able.values() if w.vectors < precision.CACHED_VECTORS}
         stored = precision.halves(self.low, self._memory, sizes.__getitem__, small)

@@ -129,6 +129,7 @@ BOUNDS: list[tuple[Node, str]] = [
 ]
 
 
+@pytest.mark.adapter
 def test_positions_that_are_known_cost_no_dispatch() -> None:
     """They are a constant: there is one gather besides the copies in and out, the window and the
     product."""

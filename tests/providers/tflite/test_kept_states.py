@@ -62,6 +62,17 @@ def test_no_byte_of_a_state_passes_through_the_cpu(host: str, kind: str) -> None
     same_states(pair, layers.states)
 
 
+def test_short_tensors_may_begin_as_the_mark_of_kept_states_does(host: str) -> None:
+    """Found by an int8 output of one element with the mark's first byte."""
+    mark = np.array([0x7FC5FE91, 0xFFD7FCA3, 0x7FCAFD1D, 0xFFE3FF47], np.uint32)
+    for units in (1, 2, 3):
+        interpreter, _ = gpu(Layers(1, batch=1, units=units).grown("basic").to_bytes(), host)
+        (given,) = interpreter.get_input_details()
+        value = mark[: np.prod(given["shape"])].view(np.float32).reshape(given["shape"])
+        interpreter.set_tensor(given["index"], value)
+        assert interpreter.get_tensor(given["index"]).tobytes() == value.tobytes()
+
+
 def test_the_smallest_states_are_copied(host: str) -> None:
     """A program might assign the byte pattern that marks kept states."""
     layers = Layers(1, batch=1, units=3).grown("basic")

@@ -87,7 +87,7 @@ static tg_kernel *find_keeper(const void *data, size_t *index) {
 
 int tg_tflite_show_state(void *data, uint64_t bytes, tg_error *err) {
   size_t index;
-  if (!is_marked(data, bytes)) return 0;
+  if (bytes < TGI_LEAST_KEPT || !is_marked(data, bytes)) return 0;  /* any value may begin as the mark does */
   tg_kernel *kernel = find_keeper(data, &index);
   if (!kernel) return tgi_fail(err, "This variable is on the GPU; it cannot be read here.");
   int failed = fetch(kernel, index, data, bytes, err);
