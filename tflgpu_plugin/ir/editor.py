@@ -118,9 +118,11 @@ class Editor:
             self.credit(gone)
 
     def credit(self, gone: Iterable[Node]) -> None:
-        """Adds the host nodes (`sources`) of the removed nodes `gone`, which are in reverse order,
-        to those of remaining nodes: of the producer of an input, else of any neighbour, or, if that
-        is removed too, of its neighbour. Host nodes that a node has already stay there."""
+        """Adds the host nodes (`sources`) of each removed node to one remaining node: the producer
+        of one of its inputs, else a reader of one of its outputs, else another reader of one of its
+        inputs, else the first node. A neighbour that is itself removed stands for the node that got
+        its host nodes. Adds nothing for a removed node whose host nodes all belong to remaining
+        nodes already. `gone` lists the removed nodes in reverse order."""
         known = {source for node in self.nodes for source in (node.sources or (node.id,))}
         place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
         reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}
