@@ -25,11 +25,12 @@ ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
 
 @dataclass(frozen=True)
 class Snapshot(HostModel):
-    """A graph of onnxruntime. `opsets` maps domains to opset versions. `path` is the model's file,
-    "" for a model from memory; `parent` is the operator of the control-flow node whose body this
-    is, "" for the model itself. `inlined`: that node calls a function, whose nodes the host inlines
-    in its place. `origins` are the locations of constants in external files, by name, and `files`
-    maps these files; a compiled model has neither."""
+    """A graph of onnxruntime. `opsets` gives the version of each domain. `path` is the model's
+    file, "" for a model from memory. `parent` is the operator of the node whose body this is (a
+    control-flow node or a call of a function), "" for the model itself. `inlined` says that it is a
+    call of a function, which the host replaces by the function's nodes. `origins` tells where in
+    external files constants lie, by name of the constant; `files` holds the memory maps of these
+    files. A compiled model has neither."""
 
     opsets: Mapping[str, int] = field(default_factory=dict)
     path: str = field(default="", compare=False)

@@ -69,7 +69,7 @@ def test_it_costs_other_programs_nothing(site_folder: Path) -> None:
 
 
 def test_info_says_what_is_left_out(site_folder: Path) -> None:
-    told = f"{site_folder / enable.FILE} does not include ONNX Runtime"
+    told = f"{site_folder / enable.FILE} enables the plugin for TensorFlow Lite only"
     for words, left_out in ((["enable", "--no-onnxruntime"], True), (["enable"], False)):
         answer(*words)
         assert (told in CliRunner().invoke(main, ["info"]).stdout) == left_out

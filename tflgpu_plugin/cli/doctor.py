@@ -48,7 +48,8 @@ def examine() -> Info:
         )
     enabled = enable.enabled()
     advice += [
-        f"{path} does not include ONNX Runtime; `tflgpu enable` does."
+        f"{path} enables the plugin for TensorFlow Lite only; run `tflgpu enable` to enable it "
+        "for ONNX Runtime, too."
         for path in enabled
         if not enable.serves_onnxruntime(path)
     ]

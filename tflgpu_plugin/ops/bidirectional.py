@@ -8,8 +8,8 @@ results are y (or y forward and y backward) and then the new states.
 x is [T,B,I] ([B,T,I] with `time_axis` 1). Each direction is computed by an `lstm_full` without
 normalization weights, which gets x, the 17 inputs and the 2 states (output, cell) of the direction;
 or by an `rnn_basic`, which gets x and its 4 inputs, the last of which is the state. Both get the
-attributes of this op except `merged`, and `reverse` in the backward direction. With `merged` the channels of both directions are concatenated in one y. All auxiliary inputs must
-be absent."""
+attributes of this op except `merged`, and `reverse` in the backward direction. With `merged` the
+channels of both directions are concatenated in one y. All auxiliary inputs must be absent."""
 
 from __future__ import annotations
 

@@ -116,7 +116,8 @@ def _lower_rows(d: Depthwise, form: str, pixels: int) -> None:
 
 
 def _lower_taps(d: Depthwise, form: str, pixels: int) -> None:
-    """Records one launch whose threads compute any `pixels` pixels."""
+    """Records one launch in which each thread computes `pixels` pixels, which may lie in different
+    rows."""
     count = d.rows.positions * d.columns.positions
     parameters: dict[str, object] = {"pixels": count}
     if form == "multiplied":

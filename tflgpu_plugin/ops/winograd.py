@@ -115,8 +115,9 @@ def multiplied(target: Target, pixels: int, slices: tuple[int, int]) -> int:
 def _faster_on_software(
     target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]
 ) -> bool:
-    """Whether Winograd is faster on software adapters, by the work of 8 lanes as measured on
-    lavapipe, in units of a pixel and input slice for all slices of a thread."""
+    """Whether Winograd is faster on software adapters. Compares estimated costs with constants
+    measured on lavapipe. The unit is the work of a group of 8 lanes for one pixel per lane, one
+    input slice and 8 output slices."""
     depth, outputs = slices
     direct, tile = _products(target, maps[1], outputs)
     products, small = _products(target, count, outputs)
