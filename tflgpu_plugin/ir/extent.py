@@ -10,7 +10,6 @@ only for this value. The idea is that of `SymInt` in PyTorch."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -374,9 +373,8 @@ def near(number: Any, factor: int) -> int:
 
 
 def integer(number: Any) -> int:
-    """Returns an integer of Python or numpy as an int; returns a symbolic one unchanged. Raises
-    TypeError for any other number."""
-    return number if isinstance(number, Extent) else operator.index(number)
+    """Returns a number as an int, without its fraction; returns a symbolic integer unchanged."""
+    return number if isinstance(number, Extent) else int(number)
 
 
 P = ParamSpec("P")
