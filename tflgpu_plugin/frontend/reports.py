@@ -79,8 +79,24 @@ class MemoryReport:
         return f"{self.total:,} bytes on the GPU" + (f" ({', '.join(parts)})" if parts else "")
 
 
+class _OnDevice:
+    """A report with device memory."""
+
+    memory: MemoryReport
+
+    @property
+    def weight_bytes(self) -> int:
+        """Returns the bytes of weights on the device, also of those shared with others."""
+        return self.memory.weights
+
+    @property
+    def pool_bytes(self) -> int:
+        """Returns the bytes of the pools for tensors between kernels."""
+        return self.memory.pools
+
+
 @dataclass(frozen=True)
-class PartitionReport:
+class PartitionReport(_OnDevice):
     """A partition: nodes that run as one step. They are numbered from 1 in the order in which they
     run; `key` identifies the partition in the process. Bytes and runs are counted since it was
     created: `runs` on the GPU, `host_runs` on the host's own kernels where the GPU could not,
@@ -109,16 +125,6 @@ class PartitionReport:
     dispatches: int = 0
     key: int = field(default=0, repr=False)
 
-    @property
-    def weight_bytes(self) -> int:
-        """Returns the bytes of weights on the device, also of those shared with others."""
-        return self.memory.weights
-
-    @property
-    def pool_bytes(self) -> int:
-        """Returns the bytes of the pools for tensors between kernels."""
-        return self.memory.pools
-
 
 @dataclass(frozen=True)
 class TensorReport:
@@ -143,7 +149,7 @@ class TensorReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(_OnDevice):
     """The report of one delegate or session. `tensors` is None unless the host can keep tensors on
     the GPU. `memory` is the device memory of its partitions, `process_memory` that of the whole
     process."""
@@ -158,16 +164,6 @@ class Report:
     def count(self, where: str) -> int:
         """Returns how many nodes have this place: gpu, cpu or reverted."""
         return sum(node.where == where for node in self.nodes)
-
-    @property
-    def weight_bytes(self) -> int:
-        """Returns the bytes of all packed weights on the device."""
-        return self.memory.weights
-
-    @property
-    def pool_bytes(self) -> int:
-        """Returns the bytes of all pools for tensors between kernels."""
-        return self.memory.pools
 
     @property
     def runs(self) -> int:

@@ -122,7 +122,7 @@ def test_tensors_on_the_gpu_in_other_versions(version: str, tmp_path: Path) -> N
 
 
 def test_no_tensors_on_the_gpu_where_webgpu_is_built_in(tmp_path: Path) -> None:
-    """That provider would take the tensors for its own and crash the process."""
+    """The WebGPU provider would treat these tensors as its own, which crashes the process."""
     path = tmp_path / "model.onnx"
     path.write_bytes(m.convolutions())
     said = run_in("1.27.0", "-c", TENSORS, str(path), package="onnxruntime-webgpu")
