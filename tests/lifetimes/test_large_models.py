@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.large_models import BYTES, TFLITE
+from tests.support.measured import measured
 from tests.support.subprocesses import ROOT
 
 
@@ -24,6 +25,7 @@ def run(*arguments: object) -> str:
 
 @pytest.mark.adapter
 @pytest.mark.parametrize("kind", ["tflite", "half", "onnx", "external"])
+@measured
 def test_memory_is_that_of_the_host_and_of_the_device(kind: str, tmp_path: Path) -> None:
     """On an adapter that shares the process's memory, the weights are there once, as float32.
     Beyond that and the memory of the host's own session, at most 0.35 times their size is used;

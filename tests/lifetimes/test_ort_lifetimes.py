@@ -7,6 +7,7 @@ import importlib.util
 
 import pytest
 
+from tests.support.measured import measured
 from tests.support.subprocesses import run_python
 
 pytestmark = [
@@ -208,6 +209,7 @@ right(s)
     )
 
 
+@measured
 def test_many_sessions_leave_nothing_behind() -> None:
     run_python(
         HEAD

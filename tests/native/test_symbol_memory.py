@@ -12,6 +12,7 @@ import pytest
 from tests.native.test_symbols import Make, device, started
 from tests.support import native_plans
 from tests.support.fake_host import OK, X
+from tests.support.measured import measured
 from tests.support.symbolic_plans import ROOM, copying
 from tflgpu_plugin import native
 from tflgpu_plugin.ir import Buffer, Plan
@@ -36,6 +37,7 @@ def held() -> int:
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="reads how much memory a process of Linux holds")
+@measured
 def test_memory_of_plans_that_are_replaced_is_released(started: Make) -> None:
     running: Any = started(copying(), change=large)
     for step in range(4 + ROUNDS):
@@ -53,6 +55,7 @@ def test_memory_of_plans_that_are_replaced_is_released(started: Make) -> None:
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="reads how much memory a process of Linux holds")
+@measured
 def test_memory_of_symbols_that_are_refused_is_released(started: Make) -> None:
     running: Any = started(copying(), change=large)
     made = running.made

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.judged import claimed, resized
+from tests.support.measured import measured
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.ir import Array, Graph, Node, Pack, Quantization, Tensor, Weight, geometry
 from tflgpu_plugin.ops import blocks, packing, winograd
@@ -113,6 +114,7 @@ def test_another_number_of_bytes_is_an_error(counts: tuple[int, ...]) -> None:
 @pytest.mark.adapter
 @pytest.mark.parametrize("way", ["mapped", "staged", "kept"])
 @pytest.mark.parametrize("model", ["dense", "resnet18_224"])
+@measured
 def test_peak_memory_is_little_more_than_the_weights(model: str, way: str, tmp_path: Path) -> None:
     """Tests a stack of matrices, and a network whose weights grow by Winograd's transform: written
     directly, through staging buffers, and stored in a file and read back."""

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tflgpu_plugin
+from tests.support.measured import measured
 from tests.support.raised import FAR
 
 pytestmark = [
@@ -96,6 +97,7 @@ def _copy(model: Any) -> Any:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
+@measured
 def test_sessions_and_runs(part: int) -> None:
     """A session is created quickly, and its node runs quickly if it is ours."""
     from conformance import onnx_node_tests

@@ -18,6 +18,7 @@ from conformance.cases import Case
 from conformance.models import tflite as models
 from tests.support import raised
 from tests.support.harness import device_of, run_graph
+from tests.support.measured import measured
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import support
@@ -71,6 +72,7 @@ def planned(graph: Graph, target: Target) -> Plan | None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@measured
 def test_plans(family: str) -> None:
     """Planning time depends only on the extents, and no more threads are launched."""
     for what, _, _, graph in built(family):

@@ -2,7 +2,7 @@
 #include "core/internal.h"
 
 /* Writes are submitted after this many bytes, because wgpu keeps a staging copy of them until they are submitted. */
-static const uint64_t flush_bytes = (uint64_t)4 << 20;
+static const uint64_t flush_bytes = (uint64_t)2 << 20;
 
 static WGPUBufferUsage native_usage(const tg_device *device, uint32_t usage) {
   return (usage & TG_BUFFER_STORAGE ? WGPUBufferUsage_Storage : 0) | (usage & TG_BUFFER_UNIFORM ? WGPUBufferUsage_Uniform : 0) |
