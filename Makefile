@@ -1,7 +1,9 @@
 # Needs only make and python3. Each target sets up what it needs, again when that has changed.
 #
 #   make demo                 compare MobileNet v1 on the CPU kernels and on the GPU (MODEL= IMAGE= LABELS= for your own model)
-#   make test                 run everything that must pass (ARGS= names steps)
+#   make test                 run the tests of every day, about seven minutes on two cores (ARGS= names steps)
+#   make test-rest            run what that leaves out, a quarter of an hour
+#   make test-all             run both
 #   make lint                 check format, lint and types
 #   make docs                 write the generated pages
 #   make clean                remove the environment and all builds
@@ -37,13 +39,19 @@ BIN := .venv/bin
 SOURCES := pyproject.toml startup/tflgpu_startup.py startup/tflgpu_startup.pth $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model "$(MODEL)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(LABELS),--labels "$(LABELS)") $(ARGS)
 
-.PHONY: demo test lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
+.PHONY: demo test test-rest test-all lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
 
 test: .venv/ready-dev
-	@$(BIN)/python tools/check.py $(ARGS)
+	@$(BIN)/python tools/check.py $(or $(ARGS),daily)
+
+test-rest: .venv/ready-dev
+	@$(BIN)/python tools/check.py rest
+
+test-all: .venv/ready-dev
+	@$(BIN)/python tools/check.py
 
 lint: .venv/ready-dev
 	@$(BIN)/python tools/check.py format lint types

@@ -27,7 +27,7 @@ from tflgpu_plugin.runtime.device import NoAdapter
 
 MARKERS = (
     "adapter: needs a GPU or a software adapter",
-    "quick: the part that runs in every `make test`",
+    "quick: the part that runs in `make test-all`",
     "onnxruntime: runs in ONNX Runtime",
     "dtype(*names): the types of values that it is about, for --dtype",
     "every_host: runs in every installed TFLite host, or those that --host names",

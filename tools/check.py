@@ -1,7 +1,9 @@
-"""Runs everything that must be green, step by step, with a counted list at the end. `make test`
-runs it.
+"""Runs everything that must be green, step by step, with a counted list at the end.
 
-Usage: python tools/check.py [STEP...] [-- PYTEST ARGUMENTS]; without steps, all of them in order.
+Usage: python tools/check.py [daily|rest] [STEP...] [-- PYTEST ARGUMENTS]; without steps, all of
+them in order. `make test` runs `daily`, which takes some minutes: the quick steps, and a share of
+the tests of two long ones. `make test-rest` runs what it leaves out, and `make test-all`
+everything. The output of a step is in build/check; that of a step that fails is shown.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,6 +24,10 @@ SHADERS, TOTALITY = "tests/ops/test_shader_lint.py", "tests/ops/test_totality.py
 SUITE, MODELS = "conformance", "conformance/test_models.py"
 NETWORKS = "conformance/test_networks.py"
 QUICK = (SUITE, "--strict", "--dtype", "all")
+LOGS = ROOT / "build/check"
+SHOWN = 400  # lines of the output of a step that failed
+# The parts of a long step's tests that `daily` and `rest` run.
+SHARES = {"daily": "1/5", "rest": "2-5/5"}
 NO_MARK = "not adapter and not cluster and not wheel"
 CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools", "examples")
 
@@ -36,13 +42,22 @@ NO_ADAPTER = {"VK_ICD_FILENAMES": os.devnull, "VK_DRIVER_FILES": os.devnull}
 
 @dataclass(frozen=True)
 class Step:
-    """A command; `counted` reads from its output how many things it checked."""
+    """A command; `counted` reads from its output how many things it checked. `part` says whether
+    the step belongs to `daily` or to `rest`, or to both with a share of its tests."""
 
     name: str
     what: str
     command: tuple[str, ...]
     counted: Callable[[str], str]
     environment: dict[str, str]
+    part: str = "daily"
+
+    def of(self, part: str) -> Step | None:
+        """Returns the step as this part of the steps has it, or None."""
+        if self.part == "both" and part in SHARES:
+            shared = ("-p", "tools.share", "--share", SHARES[part])
+            return replace(self, command=(*self.command, *shared))
+        return self if part in ("", self.part) else None
 
 
 def _python_files(_: str) -> str:
@@ -93,12 +108,14 @@ def _mutants(output: str) -> str:
     return ", ".join(map(" ".join, zip(found.groups(), names, strict=True))) if found else "?"
 
 
-def _pytest(name: str, what: str, *arguments: str, mark: str = "", **more: str) -> Step:
+def _pytest(
+    name: str, what: str, *arguments: str, mark: str = "", part: str = "daily", **more: str
+) -> Step:
     command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     if mark:
         command += ["-m", mark]
     environment = NO_ADAPTER if name in ("shaders", "totality", "unit") else ON_ADAPTER
-    return Step(name, what, tuple(command), _pytest_summary, environment | more)
+    return Step(name, what, tuple(command), _pytest_summary, environment | more, part)
 
 
 def steps() -> list[Step]:
@@ -120,24 +137,28 @@ def steps() -> list[Step]:
         _pytest("unit", "other tests, no adapter", *others, mark=NO_MARK),
         Step("judge", "wrong answers, fed to the suite's own judge",
              (PYTHON, "-m", "conformance.wrong"),
-             _group("^(wrong answers accepted: .*)$"), NO_ADAPTER),
+             _group("^(wrong answers accepted: .*)$"), NO_ADAPTER, "rest"),
         Step("passes", "graphs, evaluated in numpy around every pass",
              (PYTHON, "-m", "conformance.evaluation"), _evaluated,
-             {**ON_ADAPTER, "TFLGPU_LOG": "off"}),
-        _pytest("adapter", "other tests, on the adapter", *others, mark="adapter"),
-        _pytest("cluster", "Ray on this machine, and its faults", "tests/batch", mark="cluster"),
-        _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick"),
+             {**ON_ADAPTER, "TFLGPU_LOG": "off"}, "rest"),
+        _pytest("adapter", "other tests, on the adapter", *others, mark="adapter", part="both"),
+        _pytest("cluster", "Ray on this machine, and its faults", "tests/batch", mark="cluster",
+                part="rest"),
+        _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick",
+                part="both"),
         Step("worst", "a sample, on a driver as inexact as WGSL permits",
-             (PYTHON, "tools/worst.py", "--modes", "low,random", "--sample", "40"), _modes, {}),
+             (PYTHON, "tools/worst.py", "--modes", "low,random", "--sample", "40"), _modes, {},
+             "rest"),
         Step("compiled", "every kernel through AMD's compiler",
-             (PYTHON, "-m", "benchmarks.compiled", "check"), _compiled, {}),
+             (PYTHON, "-m", "benchmarks.compiled", "check"), _compiled, {}, "rest"),
         Step("mutants", "a sample of small defects, which the tests must see",
-             (PYTHON, "-m", "tests.mutation", "--sample"), _mutants, ON_ADAPTER),
+             (PYTHON, "-m", "tests.mutation", "--sample"), _mutants, ON_ADAPTER, "rest"),
         _pytest("networks", "seeded networks against the CPU", NETWORKS, *parallel),
         _pytest("staged", "the same by way of staging buffers", NETWORKS, *parallel,
-                TFLGPU_NO_MAPPING="1"),
+                part="rest", TFLGPU_NO_MAPPING="1"),
         _pytest("models", "real models against the CPU", MODELS, *parallel),
-        _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel"),
+        _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel",
+                part="rest"),
     ]  # fmt: skip
 
 
@@ -169,8 +190,7 @@ def result(step: Step, status: int, output: str, seconds: float) -> Result:
 
 
 def run(step: Step, extra: list[str]) -> Result:
-    """Runs one step with its output shown."""
-    print(f"\n== {step.name}: {step.what}", flush=True)
+    """Runs one step, with its output in a file and its progress on a terminal."""
     more = extra if "pytest" in step.command else []
     start = time.monotonic()
     process = subprocess.Popen(
@@ -182,11 +202,30 @@ def run(step: Step, extra: list[str]) -> Result:
         text=True,
     )
     assert process.stdout is not None
+    LOGS.mkdir(parents=True, exist_ok=True)
     lines = []
-    for line in process.stdout:
-        print(line, end="", flush=True)
-        lines.append(line)
+    with (LOGS / f"{step.name}.log").open("w") as log:
+        for line in process.stdout:
+            log.write(line)
+            lines.append(line)
+            if done := re.search(r"\[ *(\d+%)\]$", line):
+                _progress(f"{step.name}: {done[1]}, {time.monotonic() - start:.0f} s")
+    _progress("")
     return result(step, process.wait(), "".join(lines), time.monotonic() - start)
+
+
+def _progress(line: str) -> None:
+    """Shows a line on a terminal, in place of the one before."""
+    if sys.stdout.isatty():
+        print(f"\r\033[K{line}", end="", flush=True)
+
+
+def _ran(step: Step, found: Result) -> None:
+    """Shows the line of a step that ended, and the end of its output if it failed."""
+    if found.state == "FAIL":
+        lines = (LOGS / f"{step.name}.log").read_text().splitlines()
+        print(f"\n== {step.name}: {step.what}", *lines[-SHOWN:], "", sep="\n")
+    print("\n".join(listed(step, found)), flush=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -194,30 +233,38 @@ def main(arguments: list[str]) -> int:
     if "--" in arguments:
         place = arguments.index("--")
         names, extra = arguments[:place], arguments[place + 1 :]
-    known = {step.name: step for step in steps()}
+    part = names.pop(0) if names and names[0] in SHARES else ""
+    known = {step.name: found for step in steps() if (found := step.of(part))}
     if unknown := [name for name in names if name not in known]:
         print(f"There is no step {', '.join(unknown)}. The steps are: {', '.join(known)}.")
         return 2
-    results = {name: run(known[name], extra) for name in names or known}
-    print("\n== What ran")
-    print("\n".join(table(known, results)))
+    results = dict[str, Result]()
+    for name in names or known:
+        _progress(f"{name}: {known[name].what}")
+        results[name] = run(known[name], extra)
+        _ran(known[name], results[name])
+    print(summary(results))
     return any(found.state == "FAIL" for found in results.values())
 
 
-def table(known: Mapping[str, Step], results: Mapping[str, Result]) -> list[str]:
-    """Returns the counted list, and one line that sums it up."""
-    lines, names = [], dict[str, list[str]]()
+def listed(step: Step, found: Result) -> list[str]:
+    """Returns the line of a step and, below it, why it did not run or which tests failed."""
+    counted = f"{found.counted}  [{found.seconds:.0f} s]"
+    line = f"{found.state:<8} {step.name:<10} {step.what:<48} {counted}"
+    return [line, *(f"{'':<19} {reason}" for reason in found.reasons)]
+
+
+def summary(results: Mapping[str, Result]) -> str:
+    """Returns one line that sums up all steps; it names those that failed or did not run."""
+    names = dict[str, list[str]]()
     for name, found in results.items():
         names.setdefault(found.state, []).append(name)
-        counted = f"{found.counted}  [{found.seconds:.0f} s]"
-        lines.append(f"{found.state:<8} {name:<10} {known[name].what:<48} {counted}")
-        lines += [f"{'':<19} {reason}" for reason in found.reasons]
     failed, idle, passed = (names.get(state, []) for state in ("FAIL", "not run", "ok"))
     if failed:
-        return [*lines, f"Failed: {', '.join(failed)}."]
+        return f"Failed: {', '.join(failed)}."
     if idle:
-        return [*lines, f"{len(passed)} steps passed. Not run: {', '.join(idle)}."]
-    return [*lines, f"All {len(results)} steps passed."]
+        return f"{len(passed)} steps passed. Not run: {', '.join(idle)}."
+    return f"All {len(results)} steps passed."
 
 
 if __name__ == "__main__":

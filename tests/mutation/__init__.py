@@ -1,6 +1,7 @@
 """Small defects, one at a time, put into copies of our own code: what no check sees is a gap.
 
-`make mutants` prints the survivors (`python -m tests.mutation --help`), `make test` runs a sample.
+`make mutants` prints the survivors (`python -m tests.mutation --help`); `make test-all` runs a
+sample.
 
 The tools for Python that were looked at (mutmut, cosmic-ray, mutatest) start a test run of its own
 for each mutant, know nothing of WGSL, Jinja2 and C, and write into the working tree or need another

@@ -23,7 +23,7 @@ from tests.mutation.runner import Outcome, Runner
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--count", type=int, default=300, help="how many mutants, of all areas")
-    parser.add_argument("--sample", action="store_true", help="30, as make test has them")
+    parser.add_argument("--sample", action="store_true", help="30, as make test-all has them")
     parser.add_argument("--seed", type=int, default=12)
     parser.add_argument("--area", action="append", choices=list(AREAS), help="only these")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)

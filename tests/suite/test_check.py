@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "tools"))
 
 import check
+import share
 
 from conformance.plugin import selection
 
@@ -27,8 +29,9 @@ def ran(tmp_path: Path, code: str) -> check.Result:
 
 def listed(*found: check.Result) -> list[str]:
     step = check._pytest("one", "what")
-    names = [f"s{k}" for k in range(len(found))]
-    return check.table({n: replace(step, name=n) for n in names}, dict(zip(names, found)))  # noqa: B905
+    results = {f"s{k}": one for k, one in enumerate(found)}
+    lines = [check.listed(replace(step, name=name), one) for name, one in results.items()]
+    return [*itertools.chain(*lines), check.summary(results)]
 
 
 def test_a_step_without_files_is_not_run(tmp_path: Path) -> None:
@@ -73,3 +76,51 @@ def test_every_module_of_the_suite_is_run() -> None:
     lists = [own & modules, {*selection.QUICK}, {*selection.LEFT_OUT}]
     assert set.union(*lists) == modules
     assert sum(map(len, lists)) == len(modules)  # each in one list
+
+
+def test_the_parts_are_all_steps() -> None:
+    """Each step belongs to one part, or to both with shares that add up to all of its tests."""
+    for step in check.steps():
+        found = [one for part in check.SHARES if (one := step.of(part))]
+        assert step.of("") == step
+        if step.part == "both":
+            chosen = [share.parts(one.command[-1]) for one in found]
+            assert {count for _, count in chosen} == {5}
+            assert sorted(k for kept, _ in chosen for k in kept) == [0, 1, 2, 3, 4]
+        else:
+            assert found == [step]
+
+
+@pytest.mark.parametrize("text", ["", "0/5", "2-1/5", "1/0", "6/5", "1", "a/b", "1-6/5"])
+def test_wrong_shares_are_refused(text: str) -> None:
+    with pytest.raises(pytest.UsageError, match="--share"):
+        share.parts(text)
+
+
+def test_shares_are_disjoint_and_complete(tmp_path: Path) -> None:
+    many = "import pytest\n@pytest.mark.parametrize('k', range(200))\ndef test_it(k): pass\n"
+    (tmp_path / "test_many.py").write_text(many)
+    counts = []
+    for part in check.SHARES:
+        step = check._pytest("one", "what", str(tmp_path), part="both").of(part)
+        assert step is not None
+        counts.append(int(check.run(step, ["-o", "addopts="]).counted.split()[0]))
+    assert sum(counts) == 200 and 20 < counts[0] < 60
+
+
+def test_what_fails_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = (tmp_path / f"test_{name}.py" for name in ("good", "bad"))
+    good.write_text("def test_it(): print('silence')\n")
+    bad.write_text("def test_it():\n    assert 'speech' == 'silence'\n")
+    made = [check._pytest(file.stem, "what", str(file)) for file in (good, bad)]
+    monkeypatch.setattr(check, "steps", lambda: made)
+    monkeypatch.setattr(check, "LOGS", tmp_path / "logs")
+    assert check.main(["test_good"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert check.main([]) == 1
+    shown = capsys.readouterr().out
+    assert "assert 'speech' == 'silence'" in shown and shown.endswith("Failed: test_bad.\n")
+    assert "1 failed" in (tmp_path / "logs/test_bad.log").read_text()
+    assert check.main(["rest", "test_good"]) == 2

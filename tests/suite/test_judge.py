@@ -1,5 +1,5 @@
-"""Tests the suite's judge: `conformance.wrong` (the step `judge` of `make test`) detects a judge
-that accepts too much, and its float64 results are those of the host's kernels."""
+"""Tests the suite's judge: `conformance.wrong` (the step `judge` of `make test-all`) detects a
+judge that accepts too much, and its float64 results are those of the host's kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that measurements are repeated, but not for ever."""
+"""Tests that a measurement is repeated, and how often."""
 
 from __future__ import annotations
 
