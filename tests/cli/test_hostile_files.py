@@ -137,8 +137,10 @@ def test_lists_that_overlap(read: Callable[[bytes], object]) -> None:
 
 
 OPENED = """
-import random, sys
+import random, resource, sys
 import numpy as np
+# Some files ask for many gigabytes; without a limit, the kernel kills what it likes.
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 from tflgpu_plugin.harness import flatbuffer, hosts
 m = flatbuffer.Model()
 x, y, z, out = (m.tensor(name, shape) for name, shape in (
