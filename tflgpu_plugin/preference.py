@@ -20,7 +20,7 @@ from typing import Any
 
 import tflgpu_startup as startup
 
-from tflgpu_plugin import log, threads, trusted
+from tflgpu_plugin import log, native, threads, trusted
 from tflgpu_plugin.options import OptionError, parse, shown
 from tflgpu_plugin.registry import Once
 
@@ -64,9 +64,11 @@ class _Model:
 @dataclass
 class Preference:
     """Options for the models that use this plugin, and totals over all of them. `left` counts the
-    models that name something else, `failed` those that could not be made with this plugin."""
+    models that name something else, `failed` those that could not be made with this plugin.
+    `before` is the time that the process had spent in runs when the preference was made."""
 
     options: Mapping[str, str] = field(default_factory=dict)
+    before: float = 0.0
     left: int = 0
     failed: int = 0
     _models: list[_Model] = field(default_factory=list, repr=False)
@@ -107,12 +109,18 @@ class Preference:
             found[model.kind] = found.get(model.kind, Counts()) + model.counts()
         return found
 
+    def seconds(self) -> float:
+        """Returns how long runs on the GPU took, including copies from and to the host: a sum, also
+        over threads that run at once."""
+        return _seconds() - self.before if self.counts() else 0.0
+
     def __str__(self) -> str:
-        found = self.counts()
+        found, seconds = self.counts(), self.seconds()
         total = sum(found.values(), Counts())
         if total.models:
             kinds = " and ".join(_many(counts.models, kind) for kind, counts in found.items())
             text = f"{kinds}, {total.on_gpu} of {total.nodes} nodes on the GPU"
+            text += f" for {seconds:.3f} s" if seconds else ""
         else:
             text = "no session or interpreter was put on the GPU"
         more = [f"{self.left} with other providers or delegates left alone"] if self.left else []
@@ -125,6 +133,7 @@ class Preference:
             "models": {kind: counts.models for kind, counts in found.items()},
             "nodes": total.nodes,
             "nodes_on_gpu": total.on_gpu,
+            "seconds_on_gpu": self.seconds(),
             "left_alone": self.left,
             "failed": self.failed,
         }
@@ -144,7 +153,8 @@ def preferred(**options: object) -> Iterator[Preference]:
     this plugin with these options, in all threads, while the context lasts. Yields the preference,
     which counts them. Raises OptionError."""
     parse(options)
-    made = Preference({key: str(value) for key, value in options.items() if value is not None})
+    given = {key: str(value) for key, value in options.items() if value is not None}
+    made = Preference(given, before=_seconds())
     startup.watch()
     for name in startup.HOSTS:
         if name in sys.modules:
@@ -206,6 +216,11 @@ def plugin_sentence(text: str) -> str:
 
 def _counts(report: Any) -> Counts | None:
     return report and Counts(1, len(report.nodes), report.count("gpu"))
+
+
+def _seconds() -> float:
+    """Returns how long the runs of this process on the GPU have taken so far."""
+    return float(native.lib.tg_run_nanoseconds()) / 1e9
 
 
 def _a(kind: str) -> str:

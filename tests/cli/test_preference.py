@@ -148,7 +148,9 @@ def test_worker_processes(method: str, onnx_file: str, tmp_path: Path) -> None:
 def test_interpreters(name: str, tflite_file: str) -> None:
     code = INTERPRETER.format(module=hosts.PACKAGES[name])
     _, line = run(*EXEC, "--adapter", "0", "--", "-c", code, tflite_file)
+    line, _, seconds = line.rpartition(" for ")
     assert line == f"tflgpu: 1 interpreter, {NODES} of {NODES} nodes on the GPU"
+    assert float(seconds.removesuffix(" s")) >= 0
 
 
 def test_what_cannot_be_started(tmp_path: Path) -> None:
@@ -388,9 +390,30 @@ def test_the_summary_as_json(onnx_file: str) -> None:
         [*EXEC, "--json", "--", "-c", SESSION, onnx_file], capture_output=True, text=True
     )
     assert json.loads(done.stderr.splitlines()[-1]) == {
-        "models": {"session": 1}, "nodes": NODES, "nodes_on_gpu": NODES, "left_alone": 0,
-        "failed": 0,
+        "models": {"session": 1}, "nodes": NODES, "nodes_on_gpu": NODES, "seconds_on_gpu": 0.0,
+        "left_alone": 0, "failed": 0,
     }  # fmt: skip
+
+
+@pytest.mark.adapter
+@needs_onnxruntime
+def test_the_time_of_runs() -> None:
+    """It counts runs of models that are gone, and none from before the context."""
+    with tflgpu_plugin.preferred() as before:
+        session = session_of()
+        feeds = {i.name: onnx_models.values(*i.shape) for i in session.get_inputs()}
+        session.run(None, feeds)
+        with tflgpu_plugin.preferred() as preferred:
+            again = session_of()
+            assert preferred.seconds() == 0 < before.seconds()
+            for _ in range(2):
+                again.run(None, feeds)
+            (partition,) = tflgpu_plugin.report(again).partitions
+            del again
+            both = preferred.seconds()
+    assert before.seconds() > both > partition.milliseconds / 1e3 > 0
+    assert str(preferred).endswith(f" of {NODES} nodes on the GPU for {both:.3f} s")
+    assert preferred.as_json()["seconds_on_gpu"] == both
 
 
 @pytest.mark.parametrize("text", ["5", "[1]", "true", "yes", '{"nothing": 1}'])

@@ -199,13 +199,21 @@ void tgi_partition_freed(tg_partition *partition) {
   atomic_fetch_add(&partition->times_freed, 1);
 }
 
+static atomic_ullong run_nanoseconds;
+
+uint64_t tg_run_nanoseconds(void) {
+  return run_nanoseconds;
+}
+
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err) {
   tgi_traffic traffic = {0};
   int failed = tgi_replay_run(plan->replay, &plan->setting, ports, NULL, &traffic, err);
   atomic_fetch_add(&partition->uploaded, traffic.uploaded);
   atomic_fetch_add(&partition->downloaded, traffic.downloaded);
-  if (!failed) atomic_store(&partition->last_nanoseconds, traffic.nanoseconds);
-  return failed;
+  if (failed) return 1;
+  atomic_store(&partition->last_nanoseconds, traffic.nanoseconds);
+  atomic_fetch_add(&run_nanoseconds, traffic.nanoseconds);
+  return 0;
 }
 
 void tg_partition_get_state(tg_partition *partition, tg_partition_state *out) {
