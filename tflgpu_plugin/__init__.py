@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, Any
 from tflgpu_plugin import native as _native, threads as _threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from tflgpu_plugin.frontend.reports import NodeReport, Report
+    from tflgpu_plugin.frontend.reports import AdapterReport, NodeReport, Report
     from tflgpu_plugin.preference import Preference
 
 __all__ = [
-    "assert_used", "get_ep_name", "get_ep_names", "get_library_path", "last_report",
-    "load_delegate", "on_refusal", "preferred", "register", "report", "set_log_level",
+    "AdapterReport", "NodeReport", "Report", "adapters", "assert_used", "get_ep_name",
+    "get_ep_names", "get_library_path", "last_report", "load_delegate", "on_refusal", "preferred",
+    "register", "report", "session", "set_log_level", "unregister",
 ]  # fmt: skip
 
 on_refusal: Callable[[NodeReport], None] | None = None
@@ -37,13 +38,31 @@ CPU.
 """
 
 
-def load_delegate(library: str = "tflgpu", options: dict[str, Any] | None = None) -> Any:
+def adapters() -> list[AdapterReport]:
+    """Returns the adapters of this machine, the best first; `index`, or a part of a name, is a
+    value of the option `adapter`. The list is empty where no adapter can be used."""
+    from tflgpu_plugin.frontend import reports
+
+    with _guarding_forks():
+        from tflgpu_plugin.runtime import adapter
+
+        return [reports.of_adapter(info) for info in adapter.adapters()]
+
+
+def load_delegate(
+    library: str | Mapping[str, Any] = "tflgpu", options: Mapping[str, Any] | None = None
+) -> Any:
     """Returns a delegate for `Interpreter(..., experimental_delegates=[...])`, made with the
     `load_delegate` of the TFLite host that is already imported, or else of one that is installed
-    (ai-edge-litert, tflite-runtime, TensorFlow).
+    (ai-edge-litert, tflite-runtime, TensorFlow). The options may also be the only argument:
+    `load_delegate({"adapter": "nvidia"})`.
 
     Raises ValueError with a sentence for a bad option or when no adapter can be used, ImportError
     when there is no host."""
+    if not isinstance(library, str):
+        if options is not None:
+            raise TypeError("load_delegate() takes its options once.")
+        return _provider("tflite").load_delegate("tflgpu", library)
     return _provider("tflite").load_delegate(library, options)
 
 
@@ -76,6 +95,25 @@ def register() -> None:
     Raises ImportError or RuntimeError with a sentence when onnxruntime is missing or too old."""
     with _guarding_forks(), _native.looking():
         _provider("onnxruntime").register()
+
+
+def unregister() -> None:
+    """Removes the provider from onnxruntime; does nothing where it is not registered. Sessions that
+    use it keep working, and `register()` adds it again."""
+    _provider("onnxruntime").unregister()
+
+
+def session(path: Any, *, sess_options: Any = None, **options: object) -> Any:
+    """Returns an `onnxruntime.InferenceSession` that runs this ONNX model (a path, or the bytes of
+    a file) on the GPU with these options of the plugin: `session("model.onnx", adapter="nvidia")`.
+    Nodes that the plugin does not support stay on the CPU. onnxruntime's own fallback is off, so
+    that errors of the provider are raised. `sess_options` is an `onnxruntime.SessionOptions`, to
+    which the provider is added.
+
+    Raises ValueError with a sentence for a bad option, RuntimeError when no adapter can be used,
+    ImportError or RuntimeError as `register()` does, and what onnxruntime raises for the model."""
+    with _guarding_forks(), _native.looking():
+        return _provider("onnxruntime").session(path, sess_options, options)
 
 
 def assert_used(session: Any) -> None:
@@ -129,7 +167,13 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("tflgpu-plugin")
+    if name in __all__:  # the classes of reports
+        return getattr(_import_module("tflgpu_plugin.frontend.reports"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 def _forked() -> str:

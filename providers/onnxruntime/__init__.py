@@ -6,6 +6,7 @@ This module imports neither numpy nor onnxruntime, so that discovering the front
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from .names import INSTALL
@@ -28,6 +29,22 @@ def register() -> None:
     from . import registration
 
     registration.register()
+
+
+def unregister() -> None:
+    """Removes the provider from onnxruntime; does nothing where it is not registered."""
+    if "onnxruntime" in sys.modules:
+        from . import registration
+
+        registration.unregister()
+
+
+def session(model: Any, settings: Any, options: Mapping[str, object]) -> Any:
+    """Returns an InferenceSession on this provider, without onnxruntime's fallback. Raises
+    OptionError, NoAdapter, as `register` does, and what onnxruntime raises for the model."""
+    from . import registration
+
+    return registration.session(model, settings, options)
 
 
 def assert_used(session: Any) -> None:

@@ -1,4 +1,5 @@
-"""Implements register() and assert_used(), which users call in addition to onnxruntime's API."""
+"""Implements register(), session() and assert_used(), which users call in addition to onnxruntime's
+API."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from tflgpu_plugin import providers
@@ -90,6 +92,41 @@ def register() -> None:
             f"tflgpu: onnxruntime {onnxruntime.__version__} ignores providers=[{EP_NAME!r}]; use "
             "SessionOptions.add_provider_for_devices, or onnxruntime 1.25 and newer."
         )
+
+
+def unregister() -> None:
+    """Unregisters the library from onnxruntime; does nothing where it is not registered."""
+    import onnxruntime
+
+    with _lock:
+        try:
+            onnxruntime.unregister_execution_provider_library(LIBRARY_NAME)
+        except Exception as error:  # onnxruntime's exceptions have no common class
+            if "not registered" not in str(error):
+                raise
+
+
+def session(model: Any, settings: Any, options: Mapping[str, object]) -> Any:
+    """Returns a session of the model on the adapter that the options choose, without onnxruntime's
+    fallback. `settings` is an onnxruntime.SessionOptions, or None for its defaults.
+
+    Raises OptionError or NoAdapter, as `register` does, and what onnxruntime raises."""
+    if not isinstance(model, bytes) and os.fspath(model).endswith(".tflite"):
+        raise ValueError("session() takes ONNX models; load_delegate() is for TFLite models.")
+    place = providers.select(providers.parse(options).adapter).index
+    register()
+    import onnxruntime
+
+    devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == EP_NAME]
+    given = {key: str(value) for key, value in options.items() if value is not None}
+    settings = settings or onnxruntime.SessionOptions()
+    settings.add_provider_for_devices([devices[place]], given)
+    try:
+        return onnxruntime.InferenceSession(model, settings, enable_fallback=0)
+    except Exception as error:
+        if sentence := str(error).partition("tflgpu: ")[2]:
+            raise ValueError(sentence) from error
+        raise
 
 
 def _keep_open() -> None:

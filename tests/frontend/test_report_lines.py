@@ -8,6 +8,7 @@ from dataclasses import replace
 from tflgpu_plugin.frontend.reports import (
     CPU,
     GPU,
+    AdapterReport,
     MemoryReport,
     NodeReport,
     PartitionReport,
@@ -80,3 +81,23 @@ def test_the_deprecated_name_of_partitions_is_kept() -> None:
     assert found["islands"] == found["partitions"] and found["partitions"][0]["number"] == 1
     assert report.islands == report.partitions
     assert with_old_keys([{"partition": 1}]) == [{"partition": 1, "island": 1}]
+
+
+def test_a_notebook_shows_one_line_or_tables() -> None:
+    """The repr is one line however many nodes there are. Texts of models are not markup."""
+    adapter = AdapterReport("A <GPU>", "v", "d", "Vulkan", "discrete", False)
+    away = NodeReport(1, "Add", "b", CPU, "It is <complex> & more.")
+    nodes = (NodeReport(0, "Relu", "a", GPU), *[away] * 500)
+    ran = replace(ONE, runs=3, host_runs=2, failures=1, milliseconds=1.5)
+    report = Report(adapter, nodes, (ran,))
+    assert repr(report) == "<Report: 1 of 501 nodes on the GPU in 1 partition, A <GPU> (Vulkan)>"
+    page = report._repr_html_()
+    assert page.startswith(
+        "<p>1 of 501 nodes on the GPU in 1 partition, A &lt;GPU&gt; (Vulkan)</p>"
+    )
+    cells = "".join(f"<td>{cell}</td>" for cell in (1, 1, 1, 3, 2, 1, "1.50", "4,096", 8))
+    assert f"<th>bytes of tensors</th></tr><tr>{cells}</tr></table>" in page
+    why = "It is &lt;complex&gt; &amp; more."
+    assert page.endswith(f"<tr><td>500</td><td>Add</td><td>{why}</td></tr></table>")
+    assert page.count("<table>") == 2 and Report(None)._repr_html_().count("<table>") == 0
+    assert "<td></td><td>4,096</td>" in Report(None, (), (ONE,))._repr_html_()  # no last run

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.device import AdapterInfo
+from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 INTEL, NVIDIA = (0x8086, 0x9A49), (0x10DE, 0x2204)
 BOTH = (("discrete", NVIDIA), ("integrated", INTEL))
@@ -85,3 +85,21 @@ def test_every_backend_has_a_rank(first: str) -> None:
     order = adapter.best_first([fake("discrete", b, NVIDIA) for b in adapter.BACKENDS.values()])
     assert [a.backend for a in order] == list(adapter.BACKEND_PREFERENCE)
     assert first in adapter.BACKEND_PREFERENCE
+
+
+def test_a_misspelt_adapter_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [AdapterInfo("NVIDIA GeForce RTX 3080", "nvidia", "565.57", "Vulkan", "discrete", 1, 2)]
+    monkeypatch.setattr(adapter, "adapters", lambda: found)
+    assert adapter.select("rtx 3080") is found[0] and adapter.select("0") is found[0]
+    end = " This machine has adapter 0: NVIDIA GeForce RTX 3080 (Vulkan)."
+    for wanted, sentence in {
+        "Nvidea": f"No adapter matches 'Nvidea'. Did you mean 'nvidia'?{end}",
+        "Nvida GeForce RTX 3080": "Did you mean 'nvidia geforce rtx 3080'?",
+        "geforse": "Did you mean 'geforce'?",
+        "vulcan": "Did you mean 'vulkan'?",
+        "7": f"No adapter matches '7'.{end}",
+        "radeon": f"No adapter matches 'radeon'.{end}",
+    }.items():
+        with pytest.raises(NoAdapter) as caught:
+            adapter.select(wanted)
+        assert sentence in str(caught.value)

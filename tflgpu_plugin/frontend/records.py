@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tflgpu_plugin import log, native, threads
@@ -21,11 +21,11 @@ from tflgpu_plugin.frontend.reports import (
     CPU,
     GPU,
     REVERTED,
-    AdapterReport,
     MemoryReport,
     NodeReport,
     PartitionReport,
     Report,
+    of_adapter,
 )
 from tflgpu_plugin.frontend.reshaping import Flat, Lists, Reshaping, Symbolic, flat, symbols
 from tflgpu_plugin.importer.model import HostExtent
@@ -333,11 +333,9 @@ class Client(Generic[Record]):
             placed = graph.placed
             first = len(partitions) + 1
             partitions += [one.report(number, first + k) for k, one in enumerate(placed)]
-        shown = {f.name: getattr(self.adapter, f.name) for f in fields(AdapterReport)}
         held = memory(one for graph in self.graphs for one in graph.placed)
-        return Report(
-            AdapterReport(**shown), tuple(nodes), tuple(partitions), held, process_memory()
-        )
+        shown = of_adapter(self.adapter)
+        return Report(shown, tuple(nodes), tuple(partitions), held, process_memory())
 
 
 Owner = TypeVar("Owner", bound=Client[Any])

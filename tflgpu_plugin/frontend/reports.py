@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, astuple, dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
+from html import escape
 from typing import Any
 
 from tflgpu_plugin.frontend.callers import PerCaller
@@ -148,7 +149,7 @@ class TensorReport:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report(_OnDevice):
     """The report of one delegate or session. `tensors` is None unless the host can keep tensors on
     the GPU. `memory` is the device memory of its partitions, `process_memory` that of the whole
@@ -191,10 +192,21 @@ class Report(_OnDevice):
         found = asdict(self) | {"partitions": partitions, "totals": totals} | memory
         return json.dumps(with_old_keys(found), indent=2)
 
+    def __repr__(self) -> str:
+        return f"<Report: {self._summary()}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the report as a notebook shows it: tables of the partitions, and of the reasons
+        for nodes on the CPU."""
+        partitions = _html(PARTITION_HEAD, map(_partition_cells, self.partitions))
+        reasons = _html(("nodes", "operator", "on the CPU because"), self._reasons())
+        return f"<p>{escape(self._summary())}</p>{partitions}{reasons}"
+
     def __str__(self) -> str:
         tensors = [str(self.tensors)] if self.tensors and self.tensors.bytes else []
         lines = [self._summary(), *map(_partition_line, self.partitions), self._memory()]
-        return "\n".join([*lines, *tensors, *self._reasons()])
+        reasons = [f"  on the CPU: {n} x {op}: {reason}" for n, op, reason in self._reasons()]
+        return "\n".join([*lines, *tensors, *reasons])
 
     def _memory(self) -> str:
         return f"  memory: {self.memory}; the process has {self.process_memory.total:,}"
@@ -209,12 +221,10 @@ class Report(_OnDevice):
         reverted = self.count(REVERTED)
         return f"{text}; {reverted} taken back by the host or closed with it" if reverted else text
 
-    def _reasons(self) -> list[str]:
-        """Returns one line per operator and reason."""
+    def _reasons(self) -> list[tuple[int, str, str | None]]:
+        """Returns how many nodes of each operator are on the CPU for each reason."""
         counted = Counter((n.op, n.reason) for n in self.nodes if n.where == CPU)
-        return [
-            f"  on the CPU: {count} x {op}: {reason}" for (op, reason), count in counted.items()
-        ]
+        return [(count, op, reason) for (op, reason), count in counted.items()]
 
 
 def _sizes(one: Report | PartitionReport) -> dict[str, int]:
@@ -234,6 +244,33 @@ def _partition_line(one: PartitionReport) -> str:
         f"({one.tensor_bytes:,} without sharing, {one.least_bytes:,} at least), "
         f"{one.uploaded_bytes:,} sent, {one.downloaded_bytes:,} fetched{state}"
     )
+
+
+PARTITION_HEAD = (
+    "partition", "nodes", "dispatches", "runs", "runs on the host's kernels", "failures", "last ms",
+    "bytes of weights", "bytes of tensors",
+)  # fmt: skip
+
+
+def _partition_cells(one: PartitionReport) -> tuple[object, ...]:
+    counted = one.number, len(one.nodes), one.dispatches, one.runs, one.host_runs, one.failures
+    last = f"{one.milliseconds:.2f}" if one.runs else ""
+    return *counted, last, f"{one.weight_bytes:,}", f"{one.pool_bytes:,}"
+
+
+def _html(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a table, or nothing where it has no rows."""
+
+    def line(tag: str, cells: Iterable[object]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(c))}</{tag}>" for c in cells) + "</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    return f"<table>{line('th', head)}{body}</table>" if body else ""
+
+
+def of_adapter(info: Any) -> AdapterReport:
+    """Returns the fields of a report from the description of an adapter."""
+    return AdapterReport(**{each.name: getattr(info, each.name) for each in fields(AdapterReport)})
 
 
 def many(count: int, one: str, more: str = "") -> str:

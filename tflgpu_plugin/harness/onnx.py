@@ -255,12 +255,12 @@ def session(model: File, options: Mapping[str, str] | None = None, optimized: bo
         given.add_session_config_entry(FOLDER, model.folder)
     if options is None:
         return opened(model.content, given)
-    device()
     try:
-        return opened(model.content, given, options)
+        return tflgpu_plugin.session(model.content, sess_options=given, **options)
+    except (ValueError, RuntimeError):
+        raise
     except Exception as error:  # onnxruntime's exceptions have no common class
-        own = str(error).partition("tflgpu: ")[2]
-        raise ValueError(own or f"{HOST} cannot make a session of {model.name}: {error}") from error
+        raise ValueError(f"{HOST} cannot make a session of {model.name}: {error}") from error
 
 
 def report(session: Any) -> Report:

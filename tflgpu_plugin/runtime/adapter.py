@@ -11,7 +11,7 @@ from typing import Any
 
 from tflgpu_plugin import native, threads
 from tflgpu_plugin.ir import Target
-from tflgpu_plugin.options import shown
+from tflgpu_plugin.options import meant, shown
 from tflgpu_plugin.registry import Registry, Single
 from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter, create, feature_numbers
 
@@ -76,14 +76,16 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
     indices = {str(k): info for k, info in enumerate(found)}
     if text in indices:
         return indices[text]
-    named = [] if text.isdecimal() and len(text) <= INDEX_DIGITS else found
-    for info in named:
-        if any(
-            text in part.lower() for part in (info.name, info.vendor, info.backend, info.driver)
-        ):
+    words = list[str]()
+    for info in [] if text.isdecimal() and len(text) <= INDEX_DIGITS else found:
+        parts = [part.lower() for part in (info.name, info.vendor, info.backend, info.driver)]
+        if any(text in part for part in parts):
             return info
+        words += [*parts, *(word for part in parts for word in part.split())]
     names = ", ".join(f"adapter {k}: {info.name} ({info.backend})" for k, info in enumerate(found))
-    raise NoAdapter(f"No adapter matches {shown(str(wanted))}. This machine has {names}.")
+    raise NoAdapter(
+        f"No adapter matches {shown(str(wanted))}.{meant(text, words)} This machine has {names}."
+    )
 
 
 def open_device(info: AdapterInfo) -> Device:

@@ -47,6 +47,65 @@ def test_every_way_to_name_the_provider() -> None:
         m.compare(session, m.cpu(m.add_relu()), {"x": m.values(2, 3, 5)})
 
 
+def test_a_session_in_one_call(tmp_path: Path) -> None:
+    data, x = m.add_relu(), {"x": m.values(2, 3, 5)}
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    for model in (data, path, str(path)):
+        session = tflgpu_plugin.session(model, adapter=0, exclude=["Relu"], force=None)
+        assert m.places(session) == {"Add": "gpu", "Relu": "cpu"}
+        m.compare(session, m.cpu(data), x)
+    given = m.quiet(optimize=False)
+    session = tflgpu_plugin.session(data, sess_options=given)
+    assert given.has_providers() and session.get_session_options() is not None
+    for wrong, sentence in {
+        "forse": "Did you mean 'force'",
+        "adapter": "No adapter matches 'x'",
+    }.items():
+        with pytest.raises((ValueError, RuntimeError), match=sentence):
+            tflgpu_plugin.session(data, **{wrong: "x"})
+    with pytest.raises(ValueError, match=r"load_delegate\(\) is for TFLite"):
+        tflgpu_plugin.session(tmp_path / "m.tflite")
+    with pytest.raises(Exception, match="NO_SUCHFILE"):
+        tflgpu_plugin.session(tmp_path / "none.onnx")
+    with pytest.raises(TypeError, match="expected str, bytes"):
+        tflgpu_plugin.session(7)
+
+
+def test_a_session_does_not_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider's sentence is raised, without the text that onnxruntime puts before it."""
+    from tflgpu_plugin.options import OptionError
+    from tflgpu_plugin.providers.onnxruntime import ep
+
+    def fail(_: object) -> None:
+        raise OptionError("It is broken.")
+
+    monkeypatch.setattr(ep.callbacks, "opened", fail)
+    with pytest.raises(ValueError, match=r"^It is broken\.$"):
+        tflgpu_plugin.session(m.add_relu(), sess_options=m.quiet())
+
+
+def test_unregister_and_a_session_again() -> None:
+    run_python(
+        """
+import sys, tflgpu_plugin
+tflgpu_plugin.unregister()
+assert "onnxruntime" not in sys.modules
+from tests.support import onnx_models as m
+import onnxruntime as ort
+tflgpu_plugin.unregister()
+first = tflgpu_plugin.session(m.add_relu())
+tflgpu_plugin.unregister()
+tflgpu_plugin.unregister()
+assert all(device.ep_name != m.EP for device in ort.get_ep_devices())
+second = tflgpu_plugin.session(m.add_relu())
+for session in (first, second):
+    m.compare(session, m.cpu(m.add_relu()), {"x": m.values(2, 3, 5)})
+    tflgpu_plugin.assert_used(session)
+"""
+    )
+
+
 def test_onnxruntime_can_register_the_path_itself() -> None:
     run_python(
         """
