@@ -196,7 +196,8 @@ class Partition:
     def _built(self, plan: Plan, check: Callable[[], None] | None = None) -> Instance:
         warm = not os.environ.get("TFLGPU_NO_WARM_UP")
         try:
-            return Instance(create(plan, self.device, warm, check, self.origin))
+            program = create(plan, self.device, warm, check, self.origin)
+            return Instance(program, labels(self.graph, plan))
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)
             nodes = {n for d in plan.dispatches if d.pipeline == index for n in d.nodes}
@@ -205,6 +206,22 @@ class Partition:
         except native.NativeError as error:
             sentence = f"The device could not build this partition: {error}"
             raise BuildError.of(self.nodes, _build_code(error), sentence) from error
+
+
+def labels(graph: Graph, plan: Plan) -> str:
+    """Returns a line for each launch of a plan: its kernel and the names of the host's nodes that
+    it computes."""
+    names = {
+        source: node.name or f"{node.host_op or node.op} {source}"
+        for node in graph.nodes
+        for source in (node.sources or (node.id,))
+    }
+    lines = (", ".join(dict.fromkeys(names.get(n, str(n)) for n in made.nodes))
+             for made in plan.dispatches)  # fmt: skip
+    return "\n".join(
+        " ".join(f"{made.label}: {line}".split())
+        for made, line in zip(plan.dispatches, lines, strict=True)
+    )
 
 
 def _build_code(error: BaseException | None) -> str:

@@ -239,6 +239,7 @@ TESTS: dict[str, Sequence[str]] = {
     "compiler": ("test_compiler", "test_half", "test_partition"),
     "plan": ("test_plan", "test_shared_weights", "test_stored"),
     "digests": ("test_digests", "test_shared_weights"),
+    "recording": ("test_recorder",),
     "program": ("test_shared_buffers", "test_held_memory", "test_runs", "test_upload"),
     "records": ("test_held_memory", "test_shapes", "test_lifetimes", "test_ort_lifetimes"),
     "reports": ("test_report_lines", "test_held_memory", "test_delegate"),
@@ -332,6 +333,8 @@ TESTS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("tensor_blocks", "tensor_ports", "tensors", "habits", "readback"), _TENSORS),
     "slots": (*_TENSORS, *_NATIVE),
     "replay": ("test_tflite_integers", *_NATIVE),
+    "recorder": ("test_recorder", "test_ort_profile"),
+    "profiler": ("test_ort_profile",),
 }
 _STORED = (
     "test_ort_forms",

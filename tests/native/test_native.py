@@ -138,7 +138,7 @@ def test_offset(name: str, member: str) -> None:
 
 
 def test_version() -> None:
-    assert native.load().tg_abi_version() == 6
+    assert native.load().tg_abi_version() == 7
 
 
 def test_binding_names_the_library_that_is_not_there() -> None:

@@ -134,9 +134,10 @@ class Program:
 @dataclass
 class Instance:
     """A partition that can run: its own pools, input and output buffers, and state, with a shared
-    Program."""
+    Program. `labels` name its launches in profiles, one per line."""
 
     program: Program
+    labels: str = ""
     replay: Any = None
     buffers: list[Any] = field(default_factory=list)
 
@@ -184,9 +185,10 @@ class Instance:
             launches.append((pipeline, len(bindings), made.uniform_offset, *made.groups))
             bindings += [self.buffers[number] for number in made.buffers]
         dispatches = ffi.new("tg_dispatch_spec[]", launches)
-        keep = [ffi.new("tg_buffer *[]", bindings), dispatches]
+        labels = ffi.new("char[]", self.labels.encode())
+        keep = [ffi.new("tg_buffer *[]", bindings), dispatches, labels]
         spec = ffi.new("tg_replay_spec *")
-        spec.version = native.lib.tg_abi_version()
+        spec.version, spec.labels = native.lib.tg_abi_version(), labels
         for buffer, held in zip(plan.buffers, self.buffers, strict=True):
             if buffer.role in ("uniforms", "check"):  # one of each at most
                 setattr(spec, buffer.role, held)

@@ -2,7 +2,7 @@
  * small tables, and unique numbers. */
 #include "core/internal.h"
 
-uint32_t tg_abi_version(void) { return 6; }
+uint32_t tg_abi_version(void) { return 7; }
 
 int64_t tg_next_number(void) {
   static atomic_llong last;

@@ -359,6 +359,7 @@ struct tg_replay {
   WGPUSubmissionIndex in_flight[2];   /* of the newest runs that were not waited for, or 0; under run_lock */
   WGPUQuerySet queries;            /* made by the first run that takes timestamps; under run_lock */
   tg_buffer *resolved;
+  char *labels;                    /* or NULL */
   atomic_ullong runs, failures, uploaded, downloaded, copied, last_nanoseconds;
 };
 
@@ -380,6 +381,7 @@ typedef struct tgi_ports {
 
 typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, copied, nanoseconds;
+  uint64_t start, submitted, finished;   /* see tg_recorded */
 } tgi_traffic;
 
 /* Writes one view for each binding of a step. */

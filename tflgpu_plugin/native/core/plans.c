@@ -207,7 +207,11 @@ uint64_t tg_run_nanoseconds(void) {
 
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err) {
   tgi_traffic traffic = {0};
-  int failed = tgi_replay_run(plan->replay, &plan->setting, ports, NULL, &traffic, err);
+  tg_run_options options = {0};
+  bool recorded = tgi_is_recorded(partition, plan->replay, &options);
+  int failed = tgi_replay_run(plan->replay, &plan->setting, ports, recorded ? &options : NULL, &traffic, err);
+  if (recorded && !failed) tgi_record(partition, plan->replay, &options, &traffic);
+  free(options.timestamps);
   atomic_fetch_add(&partition->uploaded, traffic.uploaded);
   atomic_fetch_add(&partition->downloaded, traffic.downloaded);
   if (failed) return 1;

@@ -39,6 +39,7 @@ typedef struct tgi_arity {
 struct tg_partition {
   atomic_size_t refs;
   int64_t number;
+  int64_t session;                 /* number of the onnxruntime session that has it, else 0 */
   tgi_arity arity;
   tgi_plans plans;
   tgi_habit **habits;              /* one per output if the host keeps tensors on the GPU, else NULL */
@@ -54,5 +55,14 @@ void tgi_plans_drop(tg_partition *partition);
 void tgi_partition_freed(tg_partition *partition);
 /* Calls tg_replay_run and counts the bytes. */
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err);
+
+/* ---- recorder.c ---------------------------------------------------------------------------------------------------------- */
+
+/* Returns whether a recorder wants this partition's runs. If so, allocates room for timestamps, which the caller frees; none
+ * where they cannot be taken. */
+bool tgi_is_recorded(const tg_partition *partition, const tg_replay *replay, tg_run_options *options);
+/* Records a run that was made with these options. */
+void tgi_record(const tg_partition *partition, const tg_replay *replay, const tg_run_options *options,
+                const tgi_traffic *traffic);
 
 #endif

@@ -80,6 +80,7 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   replay->steps = tgi_zeros(&replay->memory, spec->dispatch_count, sizeof *replay->steps);
   replay->buffers = tgi_zeros(&replay->memory, spec->binding_count + 1, sizeof *replay->buffers);
   replay->ports = tgi_zeros(&replay->memory, spec->binding_count + 1, sizeof *replay->ports);
+  replay->labels = tgi_copy_text(&replay->memory, spec->labels);
   if (!copy_slots(replay, spec)) return false;
   replay->step_count = spec->dispatch_count;
   replay->buffer_count = spec->binding_count + 1;

@@ -102,6 +102,7 @@ static int submit(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
     WGPUCommandBuffer commands = take_commands(r, err);
     tgi_ports_list_mappings(r);
     failed = tgi_submit(device, commands, r->replay->mappings, r->mapping_count, ticket, err);
+    r->traffic.submitted = tgi_now();
   }
   if (!failed) tgi_ports_start_readbacks(r, ticket->index);
   if (!failed && ticket->mapped) prepare_next(r);
@@ -120,9 +121,12 @@ static void wait_for_earlier(tg_replay *replay, WGPUSubmissionIndex index) {
 static int finish(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
   if (!ticket->mapped) {
     wait_for_earlier(r->replay, ticket->index);
+    if (r->timestamps) tgi_wait(r->replay->device, ticket->index);   /* so that a profile has the time of its end */
+    r->traffic.finished = tgi_now();
     return 0;
   }
   if (tgi_collect(r->replay->device, ticket, err)) return 1;
+  r->traffic.finished = tgi_now();
   tgi_ports_keep_inputs(r);
   return tgi_ports_take_outputs(r, err);
 }
@@ -135,14 +139,14 @@ static int run_locked(tgi_run *r, tg_error *err) {
   if (r->timestamps && tgi_timestamps_ready(r->replay, err)) return 1;
   tgi_ports_write_mapped(r);
   if (submit(r, &ticket, err) || finish(r, &ticket, err)) return 1;
-  r->traffic.nanoseconds = tgi_now() - r->start;
+  r->traffic.nanoseconds = tgi_now() - r->traffic.start;
   if (r->replay->repeats < UINT32_MAX) r->replay->repeats++;
   return r->timestamps ? tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err) : 0;
 }
 
 static void count(tgi_run *r, int failed) {
   tg_replay *replay = r->replay;
-  if (failed) r->traffic.nanoseconds = tgi_now() - r->start;
+  if (failed) r->traffic.nanoseconds = tgi_now() - r->traffic.start;
   atomic_fetch_add(failed ? &replay->failures : &replay->runs, 1);
   atomic_fetch_add(&replay->uploaded, r->traffic.uploaded);
   atomic_fetch_add(&replay->downloaded, r->traffic.downloaded);
@@ -165,7 +169,7 @@ int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_port
     atomic_fetch_add(&replay->failures, 1);
     return 1;
   }
-  r.start = tgi_now();
+  r.traffic.start = tgi_now();
   tgi_mutex_lock(&replay->run_lock);
   int failed = run_locked(&r, err);
   tgi_mutex_unlock(&replay->run_lock);

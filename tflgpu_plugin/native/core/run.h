@@ -18,7 +18,6 @@ typedef struct tgi_run {
   tgi_timestamping timestamping;
   bool reads_back;                 /* results or the check come through the staging buffer */
   size_t mapping_count;
-  uint64_t start;
   tgi_traffic traffic;
 } tgi_run;
 
@@ -57,6 +56,7 @@ int tgi_ports_take_outputs(tgi_run *r, tg_error *err);
 
 /* ---- timestamps.c --------------------------------------------------------------------------------------------------- */
 
+bool tgi_timestamps_are_possible(const tg_replay *replay);
 /* tgi_timestamps_ready allocates memory for timestamps; tgi_timestamps_read fetches those of a run of the first `steps`
  * dispatches, in nanoseconds (with TGI_EACH, the values of steps that did not run repeat the last one). With the run lock held. */
 int tgi_timestamps_ready(tg_replay *replay, tg_error *err);

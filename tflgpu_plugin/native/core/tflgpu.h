@@ -18,7 +18,7 @@ typedef struct tg_ort_partition tg_ort_partition;
 
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
-uint32_t tg_abi_version(void);                       /* the version of this header: 6 */
+uint32_t tg_abi_version(void);                       /* the version of this header: 7 */
 
 /* Returns 1, 2, ...: numbers of delegates and sessions, unique in the process even with several copies of the package. */
 int64_t tg_next_number(void);
@@ -150,6 +150,7 @@ typedef struct tg_replay_spec {
   size_t output_count;
   const tg_port_spec *states;      /* read by the first dispatches, written by the last ones */
   size_t state_count;
+  const char *labels;              /* of the dispatches, for profiles: one per line; or NULL */
   tg_buffer *check;                /* or NULL: its first word is cleared before a run, and the run fails when a kernel has set it */
 } tg_replay_spec;
 
@@ -248,6 +249,27 @@ void tg_partition_get_state(tg_partition *partition, tg_partition_state *out);
 uint64_t tg_run_nanoseconds(void);
 /* The buffers of all plans of these partitions, each counted once. */
 void tg_partitions_get_memory(tg_partition *const *partitions, size_t count, tg_memory *out);
+
+/* ---- recorder.c --------------------------------------------------------------------------------------------- */
+
+/* A run of a partition on the GPU. Times are nanoseconds of tg_now: before the inputs were written, after the commands were
+ * submitted, after the device had finished, and after the results were read. timestamps: the device's clock in nanoseconds
+ * before the first dispatch and after each (with ends_only, after the last); none where the adapter has no timestamps. */
+typedef struct tg_recorded {
+  int64_t partition;               /* its number */
+  uint64_t start, submitted, finished, end;
+  const uint64_t *timestamps; size_t timestamp_count;
+  const char *labels;              /* see tg_replay_spec */
+  struct tg_recorded *next;
+} tg_recorded;
+
+/* Records runs from its creation until it is stopped. Taking timestamps makes runs slower. */
+typedef struct tg_recorder tg_recorder;
+/* session: the number that create gave an onnxruntime session; 0 for all runs of the process. */
+tg_recorder *tg_recorder_create(int64_t session, uint32_t ends_only, tg_error *err);
+const tg_recorded *tg_recorder_stop(tg_recorder *recorder);       /* returns the runs in order; they live as long as it */
+void tg_recorder_release(tg_recorder *recorder);
+uint64_t tg_now(void);
 
 /* ---- tensors.c ---------------------------------------------------------------------------------------------- */
 

@@ -6,9 +6,17 @@ enum {
   ENDS = 3                         /* number of timestamps with TGI_ENDS */
 };
 
+static size_t query_count(const tg_replay *replay) {
+  return replay->step_count + 1 > ENDS ? replay->step_count + 1 : ENDS;
+}
+
+bool tgi_timestamps_are_possible(const tg_replay *replay) {
+  return replay->device->timestamps && query_count(replay) <= MAX_TIMESTAMPS;
+}
+
 int tgi_timestamps_ready(tg_replay *replay, tg_error *err) {
   tg_device *device = replay->device;
-  size_t count = replay->step_count + 1 > ENDS ? replay->step_count + 1 : ENDS;
+  size_t count = query_count(replay);
   if (!device->timestamps) return tgi_fail(err, "This adapter cannot take timestamps inside a pass.");
   if (count > MAX_TIMESTAMPS) return tgi_fail(err, "Too many dispatches for timestamps (%zu).", count - 1);
   if (replay->queries) return 0;

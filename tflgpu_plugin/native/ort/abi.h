@@ -25,6 +25,8 @@ typedef struct tgo_logger tgo_logger;
 typedef struct tgo_memory tgo_memory;                     /* kind of memory of a tensor */
 typedef struct tgo_memory_device tgo_memory_device;       /* the device that has a kind of memory */
 typedef struct tgo_node tgo_node;
+typedef struct tgo_event tgo_event;                       /* of a profile */
+typedef struct tgo_events tgo_events;                     /* collects those of a provider */
 typedef struct tgo_pairs tgo_pairs;                       /* keys and values */
 typedef struct tgo_run_options tgo_run_options;
 typedef struct tgo_session tgo_session;
@@ -44,6 +46,7 @@ enum { TGO_FAIL = 1, TGO_INVALID_ARGUMENT = 2, TGO_EP_FAIL = 11 };  /* codes of 
 enum { TGO_VERBOSE = 0, TGO_INFO = 1, TGO_WARNING = 2, TGO_FATAL = 4 };  /* log levels */
 enum { TGO_CPU = 0, TGO_GPU = 1, TGO_NPU = 2 };           /* kinds of hardware, and of devices that have memory */
 enum { TGO_CPU_INPUT = -2, TGO_CPU_OUTPUT = -1 };         /* memory of a kernel's tensors */
+enum { TGO_KERNEL_EVENT = 2, TGO_API_EVENT = 3 };          /* categories of events in a profile */
 enum { TGO_TENSOR = 1 };                                  /* the kind of type that tensors have */
 enum { TGO_F32 = 1, TGO_I32 = 6, TGO_I64 = 7, TGO_BOOL = 9 };  /* element types */
 
@@ -62,6 +65,7 @@ typedef struct tgo_compute tgo_compute;
 typedef struct tgo_allocator tgo_allocator;
 typedef struct tgo_transfer tgo_transfer;
 typedef struct tgo_kernel tgo_kernel;
+typedef struct tgo_profiler tgo_profiler;
 
 typedef struct tgo_fusion {
   uint32_t version;
@@ -101,7 +105,9 @@ struct tgo_ep {
   tgo_status *(*on_run_end)(tgo_ep *ep, const tgo_run_options *options, _Bool synchronize);
   void *unused_create[3];
   tgo_status *(*get_kernel_registry)(tgo_ep *ep, const tgo_kernel_registry **registry); /* 13, 1.24 */
-  void *unused_after[54];
+  void *unused_concurrent[2];
+  tgo_status *(*create_profiler)(tgo_ep *ep, tgo_profiler **profiler); /* 16, 1.25 */
+  void *unused_after[51];
 };
 
 struct tgo_compute {
@@ -135,6 +141,14 @@ struct tgo_kernel {
   tgo_status *(*compute)(tgo_kernel *kernel, tgo_context *context); /* 1 */
   void (*release)(tgo_kernel *kernel);
   void *unused_weights[2]; /* 3 */
+};
+
+struct tgo_profiler {
+  uint32_t version;                /* at least 25 */
+  void (*release)(tgo_profiler *profiler); /* 1 */
+  tgo_status *(*start)(tgo_profiler *profiler, int64_t offset); /* 2; nanoseconds since the start of the host's profile */
+  void *unused_events[2];          /* around each event of the host; may be NULL */
+  tgo_status *(*end)(tgo_profiler *profiler, tgo_events *events); /* 5 */
 };
 
 /* ---- tables of the host --------------------------------------------------------------------------------------------- */
@@ -322,6 +336,13 @@ struct tgo_ep_api {
   void *unused_29[3];
   tgo_status *(*build_kernel_def)(tgo_kernel_def_builder *builder, tgo_kernel_def **def); /* 32, 1.24 */
   void (*release_kernel_def)(tgo_kernel_def *def); /* 33, 1.24 */
+  void *unused_34[31];
+  tgo_status *(*create_event)(int category, int32_t process, int32_t thread, const char *name, int64_t microseconds,
+                              int64_t duration, const char *const *keys, const char *const *values, size_t count,
+                              tgo_event **event); /* 65, 1.25; since the start of the host's profile */
+  void (*release_event)(tgo_event *event); /* 66, 1.25 */
+  void *unused_67[5];
+  tgo_status *(*add_events)(tgo_events *events, const tgo_event *const *list, size_t count); /* 72, 1.25; copies them */
 };
 
 /* ---- symbols that hosts look up ----------------------------------------------------------------------------------------- */

@@ -121,6 +121,7 @@ static int remember(tgi_ep *ep, tg_ort_partition *const *partitions, size_t coun
   if (!ep->claimed) return tgi_no_memory(err, "partitions");
   for (size_t i = 0; i < count; i++) {
     partitions[i]->functions = ep->functions;
+    partitions[i]->base.session = ep->client.number;
     tgi_retain(&partitions[i]->base);
     ep->claimed[ep->claimed_count++] = partitions[i];
   }
@@ -365,7 +366,8 @@ tgo_ep *tgi_ep_create(const tgi_factory *factory, const tgo_logger *logger, int6
                       .set_dynamic_options = set_dynamic_options,
                       .on_run_start = on_run_start,
                       .on_run_end = on_run_end,
-                      .get_kernel_registry = get_kernel_registry};
+                      .get_kernel_registry = get_kernel_registry,
+                      .create_profiler = tgi_create_profiler};
   ep->factory = factory;
   ep->logger = logger;
   ep->client.number = number;

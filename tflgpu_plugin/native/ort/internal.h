@@ -114,6 +114,10 @@ tgo_node *tgi_context_node(const tgo_api *api, const tgo_node *fused, const tg_o
 
 tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context);
 
+/* ---- profiler.c ------------------------------------------------------------------------------------------------------ */
+
+tgo_status *tgi_create_profiler(tgo_ep *host, tgo_profiler **profiler);
+
 /* ---- fallback.c ------------------------------------------------------------------------------------------------------ */
 
 /* Runs the host's own kernels, and tells the user the reason. Returns 0 with their status (NULL for success), or 1 with a sentence

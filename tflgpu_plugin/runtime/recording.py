@@ -1,0 +1,66 @@
+"""Records the runs of partitions, whichever host asks for them: the times of each run and, from the
+device's clock, of each launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tflgpu_plugin import native
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the partition with this number. Times are nanoseconds of `now`: before its inputs
+    were written, after its commands were submitted, after the device had finished, and after its
+    results were read. `timestamps` are the device's clock before the first launch and after each
+    (or after the last), empty on an adapter without timestamps; `labels` name the launches."""
+
+    partition: int
+    start: int
+    submitted: int
+    finished: int
+    end: int
+    timestamps: tuple[int, ...]
+    labels: tuple[str, ...]
+
+    @property
+    def device(self) -> int:
+        """Returns the time on the device."""
+        return self.timestamps[-1] - self.timestamps[0] if self.timestamps else 0
+
+    def launches(self) -> Iterator[tuple[str, int, int]]:
+        """Yields label, begin and end of each launch. The device's clock is another one: its last
+        timestamp is taken as the time when the run was seen to have finished."""
+        at = [self.finished + one - self.timestamps[-1] for one in self.timestamps]
+        yield from zip(self.labels, at, at[1:], strict=False)
+
+
+def now() -> int:
+    """Returns the time in nanoseconds, of the clock of recorded runs."""
+    return int(native.load().tg_now())
+
+
+@contextmanager
+def recorded(ends_only: bool = False) -> Iterator[list[Run]]:
+    """Yields a list to which all runs of the process are added at the end. `ends_only`: timestamps
+    are only taken before and after the launches of a run, which disturbs it less."""
+    lib, found = native.load(), list[Run]()
+    recorder = native.call(lib.tg_recorder_create, 0, ends_only)
+    try:
+        yield found
+    finally:
+        run = lib.tg_recorder_stop(recorder)
+        while run:
+            found.append(_run(run))
+            run = run.next
+        lib.tg_recorder_release(recorder)
+
+
+def _run(run: Any) -> Run:
+    timestamps = tuple(native.ffi.unpack(run.timestamps, run.timestamp_count))
+    labels = native.ffi.string(run.labels).decode(errors="replace").split("\n")
+    return Run(run.partition, run.start, run.submitted, run.finished, run.end, timestamps,
+               tuple(labels))  # fmt: skip
