@@ -72,7 +72,7 @@ make_environment() {
     3.11) ;;
     *) say "tflite-runtime has no wheel for Python $version: using ai-edge-litert alone." ;;
     esac
-    extras=tflite,onnxruntime
+    extras=tflite,tflite-runtime,onnxruntime
     if [ "$stage" = dev ]; then extras=$extras,dev; fi
     say "Building and installing tflgpu-plugin into .venv (Python $version) ..."
     .venv/bin/python -m pip install -q --disable-pip-version-check -c tools/constraints.txt -e ".[$extras]" pillow onnx

@@ -111,7 +111,7 @@ def python(cpu: Cpu, folder: Path) -> cpus.Python:
     (root / "proc").mkdir(exist_ok=True)
     (root / "proc" / "cpuinfo").write_text(cpu.cpuinfo(os.cpu_count() or 1))
     hosts = scenarios.installed()
-    wanted = ["[tflite,onnxruntime,conformance]", *foreign.pinned(hosts)]
+    wanted = ["[tflite,tflite-runtime,onnxruntime,conformance]", *foreign.pinned(hosts)]
     site = foreign.installed(TAG, TAGS, wanted, foreign.place("aarch64") / "site")
     kept = foreign.place("aarch64") / cpu.name
     icd = next((root / "usr/share/vulkan/icd.d").glob("lvp_icd.*.json"), None)
