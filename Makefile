@@ -7,6 +7,7 @@
 #   make lint                 check format, lint and types
 #   make docs                 write the generated pages
 #   make clean                remove the environment and all builds
+#   make help                 print this list
 #
 # Conformance and other checks:
 #   make conformance          the suite on every driver that can be had, with a report for each (DRIVERS= chooses some, ARGS= goes
@@ -39,7 +40,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml startup/tflgpu_startup.py startup/tflgpu_startup.pth $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model "$(MODEL)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(LABELS),--labels "$(LABELS)") $(ARGS)
 
-.PHONY: demo test test-rest test-all lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean
+.PHONY: demo test test-rest test-all lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean help
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -125,3 +126,6 @@ docs: .venv/ready
 
 clean:
 	rm -rf .venv build dist
+
+help:
+	@sed -n '1d; /^\#/!q; s/^. \{0,1\}//p' Makefile
