@@ -10,6 +10,8 @@ from typing import Self
 
 from tflgpu_plugin.ir import Node, Refusal
 
+REPORT = "Please report it with the file of `tflgpu bugreport`."
+
 
 def debugging() -> str:
     """Returns the variable TFLGPU_DEBUG; "" where defects should not be raised."""
@@ -21,7 +23,7 @@ def defect(error: Exception, what: str, where: str = "inside this plugin") -> Re
     the host's process: `what` failed there. With TFLGPU_DEBUG the error is raised again."""
     if debugging():
         raise error
-    return Refusal("defect", f"{what} failed {where}: {error!r}. Please report it.")
+    return Refusal("defect", f"{what} failed {where}: {error!r}. {REPORT}")
 
 
 @contextmanager

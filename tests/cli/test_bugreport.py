@@ -112,6 +112,32 @@ def test_no_model_and_no_place_are_sentences(tmp_path: Path) -> None:
     assert result.exit_code == 2 and "No such file" in result.stderr
 
 
+@pytest.mark.parametrize("before", [None, b"an older report"])
+def test_an_interrupted_report_leaves_the_folder_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes | None
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(check, "check", interrupt)
+    model, folder = onnx(tmp_path), tmp_path / "reports"
+    folder.mkdir()
+    out = folder / "r.zip"
+    if before:
+        out.write_bytes(before)
+    assert report(model, "--out", out).exit_code == 130
+    assert [path.read_bytes() for path in folder.iterdir()] == ([before] if before else [])
+
+
+def test_a_report_replaces_an_older_one(tmp_path: Path) -> None:
+    older, link = tmp_path / "older.zip", tmp_path / "r.zip"
+    older.write_bytes(b"an older report")
+    link.symlink_to(older)
+    assert report("--out", link).exit_code == 0
+    assert [*written(older)] == MACHINE and link.is_symlink()
+    assert {*tmp_path.iterdir()} == {older, link}
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_a_sentence_with_the_file() -> None:
     result = report("--out", "/dev/full")

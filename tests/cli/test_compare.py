@@ -221,12 +221,34 @@ def test_a_form_that_is_wrong_is_named_and_left_out(
     assert compare(path, "-o", "without=strided_rows").exit_code == 0
 
 
-def test_a_fault_of_every_form_has_no_workaround(
+def test_forms_are_left_out_until_the_fault_has_no_other_form(
     tmp_path: Path, planted: Callable[[Fault], None]
 ) -> None:
     planted(lambda name, variant: name == "conv")
-    tried = found(1, onnx(tmp_path), "--workaround")["agrees_without"]
-    assert tried == {"strided_rows": False}
+    path = onnx(tmp_path)
+    tried = [*found(1, path, "--workaround")["agrees_without"].items()]
+    assert [agrees for _, agrees in tried] == [False] * (len(tried) - 1) + [True]
+    forms = tried[-1][0].split(",")
+    assert len(forms) > 2 and len({*forms}) == len(forms)
+    assert [without for without, _ in tried] == [
+        ",".join(forms[:count]) for count in range(1, len(forms) + 1)
+    ]
+    assert compare(path, "-o", f"without={','.join(forms)}").exit_code == 0
+
+
+@pytest.mark.parametrize("more", [[], ["--workaround"]])
+def test_no_node_on_the_gpu_is_status_1(tmp_path: Path, more: list[str]) -> None:
+    path = onnx(tmp_path)
+    excluded = "Conv,Relu,MaxPool,GlobalAveragePool,Flatten,MatMul,Softmax"
+    result = compare(path, "-o", f"exclude={excluded}", *more)
+    assert result.exit_code == 1, result.output
+    assert "Nothing ran on the GPU; `tflgpu check MODEL` says why." in result.output
+
+
+def test_the_text_says_how_it_was_compared(tmp_path: Path) -> None:
+    text = compare(onnx(tmp_path), "--rtol", "0.25").output
+    assert "Compared with onnxruntime's CPU kernels: a tensor agrees within 0.25 of" in text
+    assert "Shapes chosen here: x [1, 3, 224, 16].\n" in text
 
 
 def test_inputs_and_shapes_are_given(tmp_path: Path) -> None:
@@ -248,7 +270,11 @@ def test_inputs_and_shapes_are_given(tmp_path: Path) -> None:
             ["--shape", "x=999999999x3x999999999x16"],
             "input x cannot be made with shape 999999999x3x",
         ),
-        (["--rtol", "nan"], "--rtol is a number"),
+        (["--rtol", "nan"], "Invalid value for '--rtol': nan is not a finite number."),
+        (["--mean", "nan"], "Invalid value for '--mean': nan is not a finite number."),
+        (["--std", "nan"], "Invalid value for '--std': nan is not a finite number."),
+        (["--std", "inf"], "Invalid value for '--std': inf is not a finite number."),
+        (["--std", "0"], "Invalid value for '--std': 0.0 is not in the range x>0."),
         (["--input", "x=no.npy"], "Error: The input no.npy cannot be read (No such file"),
     ],
 )
@@ -268,9 +294,9 @@ def test_inputs_without_dimensions_are_given_to_launches(tmp_path: Path) -> None
 
 
 def test_no_result_is_no_agreement() -> None:
-    outputs: Any = SimpleNamespace(verdict=lambda: "The tensor agrees.")
+    outputs: Any = SimpleNamespace(basis=str, verdict=str, chosen_shapes={})
     lines = [*Found("m.onnx", outputs, Bisection(0, 3, ()), {}).lines()]
-    assert lines[2:] == ["No intermediate result of 3 GPU launches could be compared."]
+    assert lines[3:] == ["No intermediate result of 3 GPU launches could be compared."]
 
 
 def test_files_that_are_no_arrays_are_status_2(tmp_path: Path) -> None:

@@ -177,7 +177,10 @@ EPFail.__module__ = "onnxruntime.capi.onnxruntime_pybind11_state"
         (OSError(28, "No space left on device", "x"), "Error: x: No space left on device."),
         (ImportError("no numpy"), "Error: no numpy"),
         (RuntimeError(), "Error: RuntimeError"),
-        (KeyError("x"), "This is a defect of tflgpu-plugin (KeyError: 'x'). Please report it"),
+        (
+            KeyError("x"),
+            "This is a defect of tflgpu-plugin (KeyError: 'x'). Please report it with the file of ",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["check", "bench", "profile", "kernels", "demo", "run", "info"])

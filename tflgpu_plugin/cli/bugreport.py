@@ -56,20 +56,29 @@ class Written:
 
 
 def write(request: Request) -> Written:
-    """Writes the report. Raises OSError with the file's name where it cannot be written, and
-    BadInput for a model that cannot be read."""
+    """Writes the report; an existing file is replaced once the report is complete. Raises OSError
+    with the file's name where it cannot be written, and BadInput for a model that cannot be
+    read."""
+    out = Path(os.path.realpath(request.out))
+    whole = out.exists() and not out.is_file()  # a device or a pipe cannot be replaced
+    part = out if whole else out.with_name(f"{out.name}.{os.getpid()}.part")
     try:
-        return _written(request)
+        made = _written(request, part)
+        os.replace(part, out)
+        return made
     except OSError as error:  # that of a full disk names no file
         raise OSError(error.errno, error.strerror, str(request.out)) from error
+    finally:
+        if not whole:
+            part.unlink(missing_ok=True)
 
 
-def _written(request: Request) -> Written:
+def _written(request: Request, path: Path) -> Written:
     if request.model:
         inputs.content(request.model.model)
     hidden, sizes, failed = _hidden(request), dict[str, int](), dict[str, str]()
     messages = _Messages()
-    with zipfile.ZipFile(request.out, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
 
         def add(name: str, text: str) -> None:
             for pattern, word in hidden:

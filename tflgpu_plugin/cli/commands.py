@@ -22,6 +22,7 @@ from tflgpu_plugin.cli.shared import (
     option_pairs,
     prepared,
     print_json,
+    scaled,
     show_agreements,
     table,
 )
@@ -227,12 +228,7 @@ def profile(model: Path, given: dict[str, str], host: str | None, runs: int, as_
 @click.option("--labels", type=existing, help="Class names, one per line.")
 @host_option
 @adapter_option
-@click.option(
-    "--mean", default=127.5, help="Float models get (pixel - mean) / std.", show_default=True
-)
-@click.option(
-    "--std", default=127.5, type=click.FloatRange(min=0, min_open=True), show_default=True
-)
+@scaled(127.5, 127.5)
 @click.option(
     "--runs",
     default=10,

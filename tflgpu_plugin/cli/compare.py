@@ -3,25 +3,25 @@ makes a difference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import isnan
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.frontend.reports import many
+from tflgpu_plugin.frontend.reports import GPU, many
 from tflgpu_plugin.harness import bisect, subjects
 from tflgpu_plugin.harness.bisect import Bisection, Wrong
 from tflgpu_plugin.harness.compare import TOLERANCE, Comparison, Subject, compare
-from tflgpu_plugin.harness.inputs import BadInput, Given
+from tflgpu_plugin.harness.inputs import BadInput, Given, shapes_sentence
 
 PASSED = 1  # timed runs; the times are not shown
+ROUNDS = 8  # searches for a workaround
 
 
 @dataclass(frozen=True)
 class Request:
     """The arguments: a model with its inputs, in a host, with options of the plugin. `workaround`
-    runs the model without each form that `bisection` lists."""
+    runs the model without the forms that `bisection` lists."""
 
     model: Path
     given: Given
@@ -34,8 +34,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """The result: the comparison of the outputs; the bisection, if one was requested; and for each
-    form that the model was run without, whether the outputs agree then."""
+    """The result: the comparison of the outputs; the bisection, if one was requested and a node ran
+    on the GPU; and, for forms that the model was run without (joined by commas), whether the
+    outputs agree then."""
 
     model: str
     comparison: Comparison
@@ -48,19 +49,24 @@ class Found:
                 "agrees_without": dict(self.tried)}  # fmt: skip
 
     def lines(self) -> Iterator[str]:
-        """Yields the lines below the table of outputs: verdict, bisection and workarounds."""
+        """Yields the lines below the table of outputs: how it was compared, verdict, bisection and
+        workarounds."""
+        yield self.comparison.basis()
+        if self.comparison.chosen_shapes:
+            yield shapes_sentence(self.comparison.chosen_shapes)
         yield self.comparison.verdict()
         if self.bisection is not None:
             yield ""
             yield from _of_bisection(self.bisection)
-        for form, agrees in self.tried.items():
+        for forms, agrees in self.tried.items():
+            without = f"Without {forms.replace(',', ', ')}"
             if agrees:
                 yield (
-                    f"Without {form} all outputs agree. Until it is fixed, set "
-                    f"TFLGPU_WITHOUT={form}, or the option without={form}."
+                    f"{without} all outputs agree. Until it is fixed, set "
+                    f"TFLGPU_WITHOUT={forms}, or the option without={forms}."
                 )
             else:
-                yield f"Without {form} the outputs still differ."
+                yield f"{without} the outputs still differ."
 
 
 def request(model: Path, arguments: Mapping[str, Any]) -> Request:
@@ -70,8 +76,6 @@ def request(model: Path, arguments: Mapping[str, Any]) -> Request:
                   shapes(get("shapes")))  # fmt: skip
     adapter = {} if get("adapter") is None else {"adapter": get("adapter")}
     tolerance = TOLERANCE if get("rtol") is None else get("rtol")
-    if isnan(tolerance):
-        raise BadInput("--rtol is a number of at least 0, not nan.")
     search = get("bisect") or get("workaround")
     return Request(model, given, get("given") | adapter, get("host"), tolerance, search,
                    get("workaround"))  # fmt: skip
@@ -82,25 +86,50 @@ def compared(request: Request) -> Found:
     workarounds that were tried. Raises BadInput, NoHost, or what the host raises."""
     subject = subjects.opened(request.model, request.host, request.given)
     found = _outputs(subject, request)
-    if not request.bisection:
+    if not request.bisection or not found.report.count(GPU):
         return Found(request.model.name, found, None, {})
-    bisection = bisect.bisect(subject, request.options, request.tolerance)
-    tried: dict[str, bool] = {}
-    for form in bisection.forms if request.workaround else ():
-        tried[form] = _outputs(subject, _without(request, form)).agrees
-        if tried[form]:
-            break
+    bisection = _bisected(subject, request)
+    tried = _worked_around(subject, request, bisection) if request.workaround else {}
     return Found(request.model.name, found, bisection, tried)
+
+
+def _bisected(subject: Subject, request: Request) -> Bisection:
+    return bisect.bisect(subject, request.options, request.tolerance)
+
+
+def _worked_around(subject: Subject, request: Request, found: Bisection) -> dict[str, bool]:
+    """Runs the model without each form that the bisection lists, and then without all of them,
+    bisects again, since the fault may have moved to another form, and so on, until the outputs
+    agree. Returns the result of each run."""
+    tried: dict[str, bool] = {}
+
+    def agree(forms: Sequence[str]) -> bool:
+        name = ",".join(forms)
+        if name not in tried:
+            tried[name] = _outputs(subject, _without(request, forms)).agrees
+        return tried[name]
+
+    refused: list[str] = []
+    for _ in range(ROUNDS):
+        new = [form for form in found.forms if form not in refused]
+        for form in new:
+            if agree([*refused, form]):
+                return tried
+        refused += new
+        if not new or agree(refused):
+            break
+        found = _bisected(subject, _without(request, refused))
+    return tried
 
 
 def _outputs(subject: Subject, request: Request) -> Comparison:
     return compare(subject, request.options, PASSED, (), request.tolerance)
 
 
-def _without(request: Request, form: str) -> Request:
-    """Returns the request with this form added to its option `without`."""
+def _without(request: Request, forms: Iterable[str]) -> Request:
+    """Returns the request with these forms added to its option `without`."""
     before = request.options.get("without", "")
-    options = {**request.options, "without": ",".join(filter(None, (before, form)))}
+    options = {**request.options, "without": ",".join(filter(None, (before, *forms)))}
     return replace(request, options=options)
 
 
@@ -121,7 +150,8 @@ def _of_wrong(wrong: Wrong) -> Iterator[str]:
     tensor = wrong.agreement
     yield (
         f"First wrong result in partition {wrong.partition}: {tensor.name}, which differs by up to "
-        f"{tensor.difference:.1e} where the largest value is {tensor.magnitude:.3g}."
+        f"{tensor.difference:.1e} ({tensor.allowed:.1e} is allowed) where the largest value is "
+        f"{tensor.magnitude:.3g}."
     )
     if wrong.inputs:
         agreeing = ", ".join(one.name for one in wrong.inputs)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tflgpu_plugin.errors import debugging
+from tflgpu_plugin.errors import REPORT, debugging
 
 FINE, DIFFERS, UNUSABLE, NO_ADAPTER, INTERRUPTED = 0, 1, 2, 3, 130
 EXPECTED = (
@@ -67,8 +67,8 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, EXPECTED) or of_host:
         return text or type(error).__name__
     return (
-        f"This is a defect of tflgpu-plugin ({type(error).__name__}: {text}). Please report it "
-        "with the traceback, which TFLGPU_DEBUG=1 shows, and the file of `tflgpu bugreport`."
+        f"This is a defect of tflgpu-plugin ({type(error).__name__}: {text}). {REPORT} "
+        "TFLGPU_DEBUG=1 shows the traceback."
     )
 
 

@@ -20,6 +20,7 @@ from tflgpu_plugin.cli.shared import (
     existing,
     prepared,
     print_json,
+    scaled,
 )
 
 
@@ -67,12 +68,7 @@ from tflgpu_plugin.cli.shared import (
     "must have the same paths on all machines.",
 )
 @click.option("--resume", is_flag=True, help="Continue the run whose results are in --out.")
-@click.option(
-    "--mean", default=127.5, show_default=True, help="Float models get (pixel - mean) / std."
-)
-@click.option(
-    "--std", default=127.5, type=click.FloatRange(min=0, min_open=True), show_default=True
-)
+@scaled(127.5, 127.5)
 @prepared
 @as_json
 def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,13 @@ adapter_option = click.option(
 # Output is text, never markup: names and advice contain brackets and colons.
 LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 console = Console(soft_wrap=True, **LITERAL)
+
+
+def finite(_context: object, _parameter: object, number: float | None) -> float | None:
+    """Returns an option's number; click takes nan and infinities for numbers, too."""
+    if number is not None and not math.isfinite(number):
+        raise click.BadParameter(f"{number} is not a finite number.")
+    return number
 
 
 def pairs(given: Iterable[str]) -> dict[str, str]:
@@ -63,16 +71,26 @@ def prepared(command: F) -> F:
     return option_pairs(host_option(command))
 
 
+def scaled(mean: float, std: float) -> Callable[[F], F]:
+    """Returns a decorator that adds the options for the scale of pictures, with these defaults."""
+    above = click.FloatRange(min=0, min_open=True)
+    std_option = click.option("--std", default=std, type=above, callback=finite, show_default=True)
+    mean_option = click.option(
+        "--mean", default=mean, callback=finite, show_default=True,
+        help="Float models get (pixel - mean) / std.",
+    )  # fmt: skip
+    return lambda command: mean_option(std_option(command))
+
+
 _INPUTS = (
     click.option("--image", type=existing, help="A picture for the model."),
-    click.option("--mean", default=0.0, help="Float models get (pixel - mean) / std."),
-    click.option("--std", default=1.0, type=click.FloatRange(min=0, min_open=True)),
+    scaled(0.0, 1.0),
     click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy",
                  help="An input's values."),
     click.option("--shape", "shapes", multiple=True, metavar="NAME=1x512",
                  help="An input's shape."),
     click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs."),
-    click.option("--rtol", type=click.FloatRange(min=0),
+    click.option("--rtol", type=click.FloatRange(min=0), callback=finite,
                  help="The tolerance, relative to the largest value of a tensor (1e-4)."),
 )  # fmt: skip
 

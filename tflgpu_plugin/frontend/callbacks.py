@@ -16,7 +16,7 @@ from typing import Any
 
 from tflgpu_plugin import native, threads
 from tflgpu_plugin.cache import store
-from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, debugging
+from tflgpu_plugin.errors import REPORT, BuildError, HostError, ImpossibleShapes, debugging
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.ir import Refusal
 from tflgpu_plugin.options import OptionError, Options
@@ -85,7 +85,7 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
         return f"The operating system says: {error.strerror}{where}."
-    return f"tflgpu failed with {error!r}. Please report this; TFLGPU_DEBUG=1 prints where it was."
+    return f"tflgpu failed with {error!r}. {REPORT} TFLGPU_DEBUG=1 prints where it was."
 
 
 def refusal(error: Exception) -> Refusal:

@@ -99,7 +99,8 @@ class Comparison:
     """The result for a model in one host. `cpu` describes its fastest CPU kernels, `judge` is one
     of JUDGES, or ONE_SET, and says which kernels gave the expected results; `outputs` holds the
     model's own outputs from the GPU; times are medians in milliseconds. `chosen_shapes` are the
-    shapes given to inputs that have dynamic extents in the model."""
+    shapes given to inputs that have dynamic extents in the model. `tolerance` is relative to the
+    largest magnitude of a tensor."""
 
     host: str
     cpu: str
@@ -110,6 +111,7 @@ class Comparison:
     gpu_ms: float
     judge: str = JUDGES[REFERENCE]
     chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
+    tolerance: float = TOLERANCE
 
     @property
     def ok(self) -> bool:
@@ -142,13 +144,21 @@ class Comparison:
             return (
                 f"DISAGREES in {len(bad)} of {len(self.agreements)} with {self._kernels_that_judge}"
                 '. "Where answers differ" in docs/conformance.md lists intended differences, such '
-                f"as {self._by_design}. "
+                f"as {self._by_design}; report others with the file of `tflgpu bugreport MODEL`. "
                 f"Tensors: {', '.join(bad[:SHOWN])}{more}."
             )
         if not self.report.count(GPU):
             return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
         count = len(self.agreements)
         return "The tensor agrees." if count == 1 else f"All {count} tensors agree."
+
+    def basis(self) -> str:
+        """Returns the sentence that says how the tensors were judged."""
+        return (
+            f"Compared with {self._kernels_that_judge}: a tensor agrees within {self.tolerance:g} "
+            f"of its largest value, or within {SPREAD:g} times the difference that the host's own "
+            "optimizations make."
+        )
 
     @property
     def _not_reference(self) -> bool:
@@ -186,6 +196,7 @@ class Comparison:
             "cpu_ms": self.cpu_ms,
             "gpu_ms": self.gpu_ms,
             "judge": self.judge,
+            "tolerance": self.tolerance,
             "chosen_shapes": dict(self.chosen_shapes),
             "kernels": self.kernels(),
         }
@@ -217,7 +228,7 @@ def compare(
     times = latency(cpu.run, runs), latency(gpu.run, runs)
     return Comparison(
         subject.host, subject.cpu, found[own:] + found[:own], results, gpu.report(), *times, judge,
-        subject.chosen_shapes,
+        subject.chosen_shapes, tolerance,
     )  # fmt: skip
 
 
