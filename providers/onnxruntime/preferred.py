@@ -1,5 +1,5 @@
-"""Adds this provider to sessions that name only the CPU provider, if the user has asked to prefer
-this plugin."""
+"""Adds this provider to sessions that would run on the CPU, if the user has asked to prefer this
+plugin."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from . import registration, sessions
 from .names import EP_NAME
 
 CPU_NAME = "CPUExecutionProvider"
-# The providers of onnxruntime's CPU wheel. Azure's runs only operators of its own domain.
-AVAILABLE = {CPU_NAME, "AzureExecutionProvider"}
+# The providers of onnxruntime's CPU wheel, and ours. Azure's runs only operators of its own domain.
+AVAILABLE = (CPU_NAME, "AzureExecutionProvider", EP_NAME)
 Plain = Callable[[BoundArguments], None]
 
 
@@ -72,11 +72,11 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
     given = arguments.arguments
     listed, options = given.get("providers") or [CPU_NAME], given.get("provider_options")
     names = _names(listed)
-    if EP_NAME in names:
+    if EP_NAME in names and CPU_NAME not in names[: names.index(EP_NAME)]:
         return arguments
-    # Only sessions of providers in AVAILABLE, without devices or policy in their session options.
+    # Session options with devices or a selection policy name other providers.
     chosen = getattr(given.get("sess_options"), "has_providers", None)
-    if CPU_NAME not in names or not names <= AVAILABLE or (chosen is not None and chosen()):
+    if not _on_cpu(names) or (chosen is not None and chosen()):
         preference.not_ours()
         return None
     try:
@@ -85,18 +85,38 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
         preference.fail("session", error)
         return None
     attempt = BoundArguments(arguments.signature, arguments.arguments.copy())
+    own = dict(preference.options)
+    listed = _others(names, listed)
     if options:
         attempt.arguments["providers"] = [EP_NAME, *listed]
-        attempt.arguments["provider_options"] = [dict(preference.options), *options]
+        attempt.arguments["provider_options"] = [own, *_others(names, options)]
     else:
-        attempt.arguments["providers"] = [(EP_NAME, dict(preference.options)), *listed]
+        attempt.arguments["providers"] = [(EP_NAME, own), *listed]
     return attempt
 
 
-def _names(listed: Any) -> set[Any]:
+def _names(listed: Any) -> list[Any]:
     """Returns the names in the argument `providers`, none if it is not a sequence."""
     given = listed if isinstance(listed, Sequence) else ()
-    return {one[0] if isinstance(one, tuple) else one for one in given}
+    return [one[0] if isinstance(one, tuple) and one else one for one in given]
+
+
+def _on_cpu(names: Sequence[Any]) -> bool:
+    """Whether onnxruntime would run a session with these providers on the CPU: it ignores those
+    that it does not have, such as CUDA's in the CPU wheel."""
+    import onnxruntime
+
+    available = onnxruntime.get_available_providers()
+    usable = [name for name in names if name in available]
+    if not usable:
+        return bool(names)
+    return CPU_NAME in usable and all(name in AVAILABLE for name in usable)
+
+
+def _others(names: Sequence[Any], of_each: Sequence[Any]) -> list[Any]:
+    """Returns the entries of all providers but ours, which a list of all that onnxruntime has names
+    last."""
+    return [one for name, one in zip(names, of_each, strict=False) if name != EP_NAME]
 
 
 def _register() -> None:

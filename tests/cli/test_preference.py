@@ -229,12 +229,33 @@ def test_sessions_that_get_ours(call: Any) -> None:
 
 @pytest.mark.adapter
 @needs_onnxruntime
-def test_all_that_the_wheel_of_onnxruntime_has_are_no_choice() -> None:
-    """Programs often write `providers=onnxruntime.get_available_providers()`."""
-    with tflgpu_plugin.preferred():
-        session = session_of(providers=["AzureExecutionProvider", CPU])
-    assert session.get_providers()[0] == OURS
-    tflgpu_plugin.assert_used(session)
+@pytest.mark.parametrize(
+    "listed",
+    [
+        lambda available: available,
+        lambda available: [*available, OURS],
+        lambda available: [name for name in available if name != OURS],
+        lambda _: ["CUDAExecutionProvider", CPU],
+        lambda _: [("CUDAExecutionProvider", {"device_id": 0}), CPU, OURS],
+        lambda _: ["CUDAExecutionProvider"],
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")
+def test_what_onnxruntime_has_and_lacks_is_no_choice(listed: Any) -> None:
+    """Programs write `providers=onnxruntime.get_available_providers()`, which ends with ours after
+    registration, and name CUDA's provider wherever they run."""
+    import onnxruntime
+
+    tflgpu_plugin.register()
+    named = listed(onnxruntime.get_available_providers())
+    plain = [name if isinstance(name, str) else name[0] for name in named]
+    with tflgpu_plugin.preferred() as preferred:
+        session = session_of(providers=named)
+        both = session_of(providers=plain, provider_options=[{}] * len(named))
+    assert preferred.left == preferred.failed == 0
+    for one in (session, both):
+        assert one.get_providers()[0] == OURS
+        tflgpu_plugin.assert_used(one)
 
 
 @pytest.mark.adapter
