@@ -191,8 +191,8 @@ def test_whatever_is_raised_is_a_sentence(
         raise error
 
     homes = {
-        "check": "cli.check.check", "bench": "cli.measure.bench", "kernels": "cli.kernels.planned",
-        "profile": "cli.measure.profiled", "demo": "runtime.adapter.select", "run": "batch.run.run",
+        "check": "cli.check.check", "bench": "cli.bench.bench", "kernels": "cli.kernels.planned",
+        "profile": "cli.profile.profiled", "demo": "runtime.adapter.select", "run": "batch.run.run",
         "info": "cli.doctor.examine",
     }  # fmt: skip
     monkeypatch.setattr(f"tflgpu_plugin.{homes[command]}", fail)

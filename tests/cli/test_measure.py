@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -41,14 +42,71 @@ def sentence(*arguments: str) -> str:
     return result.output
 
 
-def test_bench_times_both_engines(model: str) -> None:
-    found = answer("bench", model, "--runs", "2")
-    assert [row["engine"].split()[0] for row in found["timings"]] == ["CPU", "tflgpu"]
-    for row in found["timings"]:
-        assert 0 < row["best_ms"] <= row["median_ms"]
+def test_bench_times_every_engine(model: str) -> None:
+    found = answer("bench", model, "--runs", "3", "--engines", "cpu,gpu,gpu-f16")["timings"]
+    assert [row["engine"] for row in found] == ["cpu", "gpu", "gpu-f16"]
+    for row in found:
+        names = ("best", "median", "p90", "p99", "max")
+        times = [row[f"{name}_ms"] for name in names]
+        assert 0 < times[0] and times == sorted(times) and row["runs"] == 3
+        assert times[0] <= row["mean_ms"] <= times[-1]
+        assert row["per_second"] == pytest.approx(1e3 / row["mean_ms"])
         assert row["first_ms"] > 0
-    assert found["partitions"] == 1
-    assert 0 < found["difference"] < 1e-3  # two float32 programs; never the same kernels
+    assert [row["partitions"] for row in found] == [0, 1, 1]
+    full, half = found[1]["difference"], found[2]["difference"]
+    assert found[0]["difference"] == 0
+    assert 0 < full < 1e-3  # two float32 programs; never the same kernels
+    assert half != full  # and this one rounds to float16
+
+
+def test_bench_tells_the_parts_of_an_inference(model: str) -> None:
+    cpu, gpu = answer("bench", model, "--runs", "2")["timings"]
+    assert cpu["parts"] is None
+    parts = gpu["parts"]
+    assert all(parts[name] > 0 for name in ("upload_ms", "waiting_ms", "kernels_ms"))
+    assert parts["download_ms"] >= 0
+    shown = CliRunner().invoke(main, ["bench", model, "--runs", "1"]).stdout
+    assert "p99" in shown and "wait for the device" in shown
+
+
+def test_bench_prints_csv(model: str) -> None:
+    result = CliRunner().invoke(main, ["bench", model, "--runs", "1", "--csv"])
+    cpu, gpu = csv.DictReader(result.stdout.splitlines())
+    assert (cpu["engine"], gpu["engine"]) == ("cpu", "gpu") and cpu["model"] == Path(model).name
+    assert cpu["kernels_ms"] == "" and float(gpu["kernels_ms"]) > 0
+    assert "either" in sentence("bench", model, "--csv", "--json")
+
+
+def test_bench_runs_for_some_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "small.tflite"
+    path.write_bytes(small_models.one_partition())
+    words = ("--engines", "cpu", "--warmup", "0")
+    (found,) = answer("bench", str(path), *words, "--seconds", "0.05")["timings"]
+    assert found["runs"] * found["mean_ms"] <= 0.05e3 + found["max_ms"]
+    (fewest,) = answer("bench", str(path), *words, "--seconds", "1e-9")["timings"]
+    assert fewest["runs"] == 1
+
+
+def test_bench_fails_where_it_is_too_slow(tmp_path: Path) -> None:
+    """The limit is for the GPU; for the CPU where only that is timed."""
+    path = tmp_path / "small.tflite"
+    path.write_bytes(small_models.one_partition())
+    for engines, slow in (("cpu,gpu", "gpu"), ("cpu", "cpu")):
+        words = ["bench", str(path), "--runs", "1", "--engines", engines, "-o", "force=1"]
+        over = CliRunner().invoke(main, [*words, "--max-ms", "0"])
+        assert over.exit_code == 1 and over.stderr.startswith(f"{slow}: the median"), over.stderr
+        assert "p99" in over.stdout
+        assert CliRunner().invoke(main, [*words, "--max-ms", "1e9"]).exit_code == 0
+
+
+def test_bench_takes_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "small.tflite"
+    path.write_bytes(small_models.one_partition())
+    found = answer("bench", str(path), "--runs", "1", "--shape", "x=2x8x8x3")
+    assert found["chosen_shapes"] == {"x": [2, 8, 8, 3]}
+    assert "no engine 'tpu'" in sentence("bench", str(path), "--engines", "cpu,tpu")
+    assert "no input 'z'" in sentence("bench", str(path), "--shape", "z=1")
+    assert "adapter" in sentence("bench", str(path), "--adapter", "no such adapter")
 
 
 def test_profile_covers_every_layer(model: str) -> None:

@@ -26,10 +26,7 @@ from tflgpu_plugin.cli.shared import (
     show_agreements,
     table,
 )
-
-_runs = click.option(
-    "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
-)
+from tflgpu_plugin.cli.speed import bench, profile
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,6 +41,8 @@ def main() -> None:
 main.add_command(run)
 main.add_command(compare)
 main.add_command(bugreport)
+main.add_command(bench)
+main.add_command(profile)
 
 
 @main.command()
@@ -164,58 +163,6 @@ def kernels(
         return print_json(asdict(found))
     for line in found.lines():
         click.echo(line)
-
-
-def _show_measured(found: Any) -> None:
-    from tflgpu_plugin.harness import inputs
-
-    console.print(f"{found.model} in {found.host}, {found.adapter}")
-    if sentence := inputs.shapes_sentence(found.chosen_shapes):
-        console.print(sentence)
-
-
-@main.command()
-@click.argument("model", type=existing)
-@prepared
-@_runs
-@as_json
-def bench(model: Path, given: dict[str, str], host: str | None, runs: int, as_json: bool) -> None:
-    """Time MODEL on the host's CPU kernels and through this plugin, alternately."""
-    from tflgpu_plugin.cli import measure
-
-    found = measure.bench(model, given, host, runs)
-    if as_json:
-        return print_json(asdict(found))
-    _show_measured(found)
-    head = ["engine", "first result ms", "median ms", "best ms"]
-    table(head, [[t.engine, f"{t.first_ms:.0f}", f"{t.median_ms:.2f}", f"{t.best_ms:.2f}"]
-                  for t in found.timings])  # fmt: skip
-    console.print(f"largest difference between their outputs: {found.difference:.1e}")
-
-
-@main.command()
-@click.argument("model", type=existing)
-@prepared
-@_runs
-@as_json
-def profile(model: Path, given: dict[str, str], host: str | None, runs: int, as_json: bool) -> None:
-    """Show the device time of MODEL, launch by launch, from timestamps."""
-    from tflgpu_plugin.cli import measure
-
-    found = measure.profiled(model, given, host, runs)
-    if as_json:
-        return print_json(found.as_json())
-    _show_measured(found)
-    share = 100 / (found.total or 1)
-    table(["partition", "ms", "%", "kernel", "nodes"], [
-        [str(one.partition), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}",
-         one.kernel, ", ".join(one.nodes)] for one in found.launches
-    ])  # fmt: skip
-    console.print(f"\n{found.total:.2f} ms on the device in {len(found.launches)} launches")
-    table(["kernel", "launches", "ms", "%"], [
-        [name, str(count), f"{taken:.3f}", f"{taken * share:.1f}"]
-        for name, count, taken in found.by_kernel()
-    ])  # fmt: skip
 
 
 @main.command()

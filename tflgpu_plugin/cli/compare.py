@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tflgpu_plugin.cli.given import inputs, options
 from tflgpu_plugin.frontend.reports import GPU, many
 from tflgpu_plugin.harness import bisect, subjects
 from tflgpu_plugin.harness.bisect import Bisection, Wrong
 from tflgpu_plugin.harness.compare import TOLERANCE, Comparison, Subject, compare
-from tflgpu_plugin.harness.inputs import BadInput, Given, shapes_sentence
+from tflgpu_plugin.harness.inputs import Given, shapes_sentence
 
 PASSED = 1  # timed runs; the times are not shown
 ROUNDS = 8  # searches for a workaround
@@ -72,12 +73,9 @@ class Found:
 def request(model: Path, arguments: Mapping[str, Any]) -> Request:
     """Returns the request of the command-line arguments. Raises BadInput."""
     get = arguments.__getitem__
-    given = Given(get("image"), get("mean"), get("std"), get("seed"), files(get("files")),
-                  shapes(get("shapes")))  # fmt: skip
-    adapter = {} if get("adapter") is None else {"adapter": get("adapter")}
     tolerance = TOLERANCE if get("rtol") is None else get("rtol")
     search = get("bisect") or get("workaround")
-    return Request(model, given, get("given") | adapter, get("host"), tolerance, search,
+    return Request(model, inputs(arguments), options(arguments), get("host"), tolerance, search,
                    get("workaround"))  # fmt: skip
 
 
@@ -160,27 +158,3 @@ def _of_wrong(wrong: Wrong) -> Iterator[str]:
     for one in wrong.suspects:
         nodes = f", of {', '.join(one.nodes)}" if one.nodes else ""
         yield f"    launch {one.launch}, kernel {one.kernel}, form {one.form}{nodes}"
-
-
-def files(given: Iterable[str]) -> dict[str, Path]:
-    """Returns the file of each input, by the input's name. Raises BadInput."""
-    return {name: Path(value) for name, value in _pairs(given, "NAME=FILE.npy")}
-
-
-def shapes(given: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Returns the shape of each input, by the input's name. Raises BadInput."""
-    found = {}
-    for name, value in _pairs(given, "NAME=1x512"):
-        extents = value.lower().split("x") if value else []
-        if not all(extent.isdecimal() and len(extent) < 10 for extent in extents):
-            raise BadInput(f"A shape is numbers with x between them, such as 1x512, not {value!r}.")
-        found[name] = tuple(map(int, extents))
-    return found
-
-
-def _pairs(given: Iterable[str], form: str) -> Iterator[tuple[str, str]]:
-    for item in given:
-        name, separator, value = item.rpartition("=")
-        if not separator:
-            raise BadInput(f"An input is written {form}, not {item!r}.")
-        yield name, value

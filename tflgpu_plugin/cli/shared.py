@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,7 +83,7 @@ def scaled(mean: float, std: float) -> Callable[[F], F]:
     return lambda command: mean_option(std_option(command))
 
 
-_INPUTS = (
+_INPUTS: tuple[Callable[[Any], Any], ...] = (
     click.option("--image", type=existing, help="A picture for the model."),
     scaled(0.0, 1.0),
     click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy",
@@ -90,16 +91,36 @@ _INPUTS = (
     click.option("--shape", "shapes", multiple=True, metavar="NAME=1x512",
                  help="An input's shape."),
     click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs."),
-    click.option("--rtol", type=click.FloatRange(min=0), callback=finite,
-                 help="The tolerance, relative to the largest value of a tensor (1e-4)."),
 )  # fmt: skip
+_rtol = click.option(
+    "--rtol",
+    type=click.FloatRange(min=0),
+    callback=finite,
+    help="The tolerance, relative to the largest value of a tensor (1e-4).",
+)
+
+
+def fed(command: F) -> F:
+    """Adds the options of commands that run a model on given inputs (see `given.inputs`)."""
+    for option in reversed(_INPUTS):
+        command = option(command)
+    return command
 
 
 def compared(command: F) -> F:
     """Adds the options of commands that run a model on given inputs and compare the outputs."""
-    for option in reversed(_INPUTS):
-        command = option(command)
-    return command
+    return fed(_rtol(command))
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[float], None]]:
+    """Yields a function that shows on a terminal which part of the work is done."""
+    from rich.progress import Progress
+
+    errors = Console(stderr=True, **LITERAL)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda part: bar.update(task, completed=part)
 
 
 def print_json(value: Any) -> None:

@@ -1,51 +1,22 @@
-"""`tflgpu bench MODEL` and `tflgpu profile MODEL`: measure how fast a .tflite or .onnx model runs
-here, on the host's CPU kernels and through this plugin, and the device time of each launch."""
+"""`tflgpu profile MODEL`: measures the device time of each launch of a .tflite or .onnx model."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin import engine
 from tflgpu_plugin.engine import Instance, Partition
-from tflgpu_plugin.harness import hosts, subjects
+from tflgpu_plugin.harness import subjects
 from tflgpu_plugin.harness.built import operators, placed, ran
-from tflgpu_plugin.harness.compare import difference
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Port
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo
-
-
-@dataclass(frozen=True)
-class Timing:
-    """The times of one engine in milliseconds: from creation to the first result, and of later
-    inferences."""
-
-    engine: str
-    first_ms: float
-    median_ms: float
-    best_ms: float
-
-
-@dataclass(frozen=True)
-class Bench:
-    """The times of both engines, which ran alternately; `difference` is the largest between their
-    outputs, `chosen_shapes` those of inputs with dynamic extents."""
-
-    model: str
-    host: str
-    adapter: str
-    partitions: int
-    timings: tuple[Timing, ...]
-    difference: float
-    chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +32,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class Profile:
-    """The launches in the order in which they run; `chosen_shapes` as in `Bench`."""
+    """The launches in the order in which they run; `chosen_shapes` are those of
+    inputs with dynamic extents."""
 
     model: str
     host: str
@@ -83,34 +55,6 @@ class Profile:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"total_ms": self.total}
-
-
-def bench(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Bench:
-    """Times alternating inferences on seeded values. Imports and the opening of the device are not
-    counted. Raises ValueError or RuntimeError with a sentence."""
-    subject, info = subjects.opened(path, host), _opened(options)
-    ways: tuple[tuple[str, Mapping[str, str] | None], ...]
-    ways = ((f"CPU kernels, {hosts.THREADS} threads", None), ("tflgpu", options))
-    ready, firsts, results = [], [], []
-    with engine.watch() as built:
-        for _, way in ways:
-            begin = time.perf_counter()
-            ready.append(subject.start(way))
-            results.append(ready[-1].run())
-            firsts.append(_since(begin))
-        partitions = len(placed(ran(built), ready[-1].report()))
-    times: list[list[float]] = [[] for _ in ways]
-    for _ in range(runs):
-        for taken, running in zip(times, ready, strict=True):
-            begin = time.perf_counter()
-            running.run()
-            taken.append(_since(begin))
-    timings = [
-        Timing(name, first, median(taken), min(taken))
-        for (name, _), first, taken in zip(ways, firsts, times, strict=True)
-    ]
-    apart, shapes = _difference(*results), subject.chosen_shapes
-    return Bench(path.name, subject.host, info.name, partitions, tuple(timings), apart, shapes)
 
 
 def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
@@ -163,18 +107,3 @@ def _opened(options: Mapping[str, str]) -> AdapterInfo:
     info = adapter.select(parse(options).adapter)
     adapter.open_device(info)
     return info
-
-
-def _difference(first: list[Any], second: list[Any]) -> float:
-    """Returns the largest difference between numeric outputs; other outputs are ignored."""
-    found = [0.0]
-    for ours, theirs in zip(first, second, strict=True):
-        one, two = np.asarray(ours), np.asarray(theirs)
-        if one.shape == two.shape and one.dtype.kind in "fiub":
-            found.append(difference(one, two))
-    return float(np.max(found))  # NaN if either is NaN
-
-
-def _since(begin: float) -> float:
-    """Returns the elapsed milliseconds."""
-    return (time.perf_counter() - begin) * 1e3

@@ -1,0 +1,209 @@
+"""`tflgpu bench MODEL`: times a .tflite or .onnx model on the host's CPU kernels and through this
+plugin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.cli.given import inputs, options
+from tflgpu_plugin.harness import hosts, subjects
+from tflgpu_plugin.harness.built import NOTHING
+from tflgpu_plugin.harness.compare import Running, difference
+from tflgpu_plugin.harness.inputs import BadInput, Given
+from tflgpu_plugin.options import parse
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.recording import recorded
+
+CPU = "cpu"
+ENGINES: dict[str, Mapping[str, str] | None] = {  # further options, None for the CPU's kernels
+    CPU: None, "gpu": {}, "gpu-f16": {"is_precision_loss_allowed": "1"},
+}  # fmt: skip
+MEASURED = 5  # inferences for the parts of a run on the GPU
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments: a model with its inputs, in a host, with options of the plugin. Each engine
+    runs `warmup` times, then `runs` times or, if `seconds` is given, in turn with the others for
+    that long."""
+
+    model: Path
+    given: Given
+    options: Mapping[str, str]
+    host: str | None = None
+    engines: tuple[str, ...] = (CPU, "gpu")
+    warmup: int = 2
+    runs: int = 20
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The mean times of the parts of an inference on the GPU in milliseconds, all partitions
+    together: writing inputs and submitting commands (`upload`), waiting for the device, in which
+    its kernels took `kernels` (None on an adapter without timestamps), and reading the results."""
+
+    upload_ms: float
+    waiting_ms: float
+    kernels_ms: float | None
+    download_ms: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The times of one engine in milliseconds: from creation to the first result, and statistics of
+    `runs` later inferences. `difference` is the largest between its outputs and the first engine's.
+    """
+
+    engine: str
+    runs: int
+    partitions: int
+    difference: float
+    first_ms: float
+    mean_ms: float
+    median_ms: float
+    p90_ms: float
+    p99_ms: float
+    max_ms: float
+    best_ms: float
+    per_second: float
+    parts: Parts | None = None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The times of all engines, which ran alternately; `chosen_shapes` are those of inputs with
+    dynamic extents."""
+
+    model: str
+    host: str
+    adapter: str
+    timings: tuple[Timing, ...]
+    chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
+
+    def slower_than(self, milliseconds: float) -> list[Timing]:
+        """Returns the timings on the GPU (or on the CPU, if there are no others) whose median is
+        larger."""
+        on_gpu = [timing for timing in self.timings if timing.parts]
+        return [one for one in on_gpu or self.timings if one.median_ms > milliseconds]
+
+
+def request(model: Path, arguments: Mapping[str, Any]) -> Request:
+    """Returns the request of the command-line arguments. Raises BadInput."""
+    get = arguments.__getitem__
+    return Request(model, inputs(arguments), options(arguments), get("host"),
+                   engines(get("engines")), get("warmup"), get("runs"), get("seconds"))  # fmt: skip
+
+
+def engines(given: str) -> tuple[str, ...]:
+    """Returns the engines in a list such as "cpu,gpu". Raises BadInput."""
+    found = tuple(dict.fromkeys(name.strip() for name in given.split(",")))
+    if unknown := [name for name in found if name not in ENGINES]:
+        raise BadInput(f"There is no engine {unknown[0]!r}; the engines are {', '.join(ENGINES)}.")
+    return found
+
+
+def bench(request: Request, progress: Callable[[float], None] = lambda part: None) -> Bench:
+    """Times alternating inferences. Imports and the opening of the device are not counted. Raises
+    ValueError or RuntimeError with a sentence."""
+    subject = subjects.opened(request.model, request.host, request.given)
+    ways = [_options(name, request.options) for name in request.engines]
+    used = f"{hosts.THREADS} CPU threads"
+    if any(way is not None for way in ways):
+        info = adapter.select(parse(request.options).adapter)
+        adapter.open_device(info)
+        used = info.name
+    ready, firsts, results = list[Running](), list[float](), list[list[Any]]()
+    for way in ways:
+        begin = time.perf_counter()
+        ready.append(subject.start(way))
+        results.append(ready[-1].run())
+        firsts.append(_since(begin))
+        if way is not None and not ready[-1].report().runs:
+            raise RuntimeError(NOTHING)
+    times = _times(ready, request, progress)
+    timings = [
+        _timing(name, first, taken, _difference(results[0], result))
+        for name, first, taken, result in zip(request.engines, firsts, times, results, strict=True)
+    ]
+    on_gpu = [
+        timing if way is None else _with_parts(timing, running)
+        for timing, way, running in zip(timings, ways, ready, strict=True)
+    ]
+    return Bench(request.model.name, subject.host, used, tuple(on_gpu), subject.chosen_shapes)
+
+
+def _options(engine: str, given: Mapping[str, str]) -> Mapping[str, str] | None:
+    more = ENGINES[engine]
+    return None if more is None else {**given, **more}
+
+
+def _times(
+    ready: Sequence[Running], request: Request, progress: Callable[[float], None]
+) -> list[list[float]]:
+    """Returns the milliseconds of each inference of each engine."""
+    for _ in range(request.warmup):
+        for running in ready:
+            running.run()
+    times: list[list[float]] = [[] for _ in ready]
+    start, done = time.perf_counter(), 0.0
+    while done < 1:
+        for taken, running in zip(times, ready, strict=True):
+            begin = time.perf_counter()
+            running.run()
+            taken.append(_since(begin))
+        if request.seconds is None:
+            done = len(times[0]) / request.runs
+        else:
+            done = _since(start) / 1e3 / request.seconds
+        progress(done)
+    return times
+
+
+def _timing(engine: str, first: float, taken: Sequence[float], apart: float) -> Timing:
+    mean = float(np.mean(taken))
+    p50, p90, p99 = (float(one) for one in np.percentile(taken, (50, 90, 99)))
+    return Timing(engine, len(taken), 0, apart, first, mean, p50, p90, p99, max(taken), min(taken),
+                  1e3 / mean)  # fmt: skip
+
+
+def _with_parts(timing: Timing, running: Running) -> Timing:
+    """Returns the timing with the parts of further inferences, which are not in its statistics."""
+    count = min(timing.runs, MEASURED)
+    with recorded(ends_only=True) as runs:
+        for _ in range(count):
+            running.run()
+
+    def mean(taken: Sequence[int]) -> float:
+        return sum(taken) / count / 1e6
+
+    kernels = mean([run.device for run in runs]) if all(run.timestamps for run in runs) else None
+    parts = Parts(
+        mean([run.submitted - run.start for run in runs]),
+        mean([run.finished - run.submitted for run in runs]),
+        kernels,
+        mean([run.end - run.finished for run in runs]),
+    )
+    partitions = len({run.partition for run in runs})
+    return replace(timing, parts=parts, partitions=partitions)
+
+
+def _difference(first: list[Any], second: list[Any]) -> float:
+    """Returns the largest difference between numeric outputs; other outputs are ignored."""
+    found = [0.0]
+    for ours, theirs in zip(first, second, strict=True):
+        one, two = np.asarray(ours), np.asarray(theirs)
+        if one.shape == two.shape and one.dtype.kind in "fiub":
+            found.append(difference(one, two))
+    return float(np.max(found))  # NaN if either is NaN
+
+
+def _since(begin: float) -> float:
+    """Returns the elapsed milliseconds."""
+    return (time.perf_counter() - begin) * 1e3

@@ -1,0 +1,139 @@
+"""The commands for speed, `tflgpu bench` and `tflgpu profile`: their arguments and output."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tflgpu_plugin.cli.exits import DIFFERS
+from tflgpu_plugin.cli.shared import (
+    adapter_option,
+    as_json,
+    console,
+    existing,
+    fed,
+    finite,
+    prepared,
+    print_json,
+    progress,
+    table,
+)
+
+_runs = click.option(
+    "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
+)
+
+
+def _show_measured(found: Any) -> None:
+    from tflgpu_plugin.harness import inputs
+
+    console.print(f"{found.model} in {found.host}, {found.adapter}")
+    if sentence := inputs.shapes_sentence(found.chosen_shapes):
+        console.print(sentence)
+
+
+@click.command()
+@click.argument("model", type=existing)
+@click.option("--engines", default="cpu,gpu", show_default=True, metavar="NAME,...",
+              help="What to time: cpu, gpu, gpu-f16 (is_precision_loss_allowed=1).")  # fmt: skip
+@click.option("--warmup", default=2, type=click.IntRange(min=0), show_default=True,
+              help="Inferences of each engine before those that are timed.")  # fmt: skip
+@_runs
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), callback=finite,
+              help="Run for this long instead, all engines together.")  # fmt: skip
+@click.option("--max-ms", type=click.FloatRange(min=0), callback=finite,
+              help="Exit with status 1 if the median on the GPU is larger (on the CPU, "
+              "where only that is timed).")  # fmt: skip
+@fed
+@adapter_option
+@prepared
+@click.option("--csv", "as_csv", is_flag=True, help="Print a line of CSV for each engine.")
+@as_json
+def bench(model: Path, as_csv: bool, as_json: bool, max_ms: float | None, **arguments: Any) -> None:
+    """Time MODEL on the host's CPU kernels and through this plugin, alternately.
+
+    For engines on the GPU, a second table shows where the time of an inference goes."""
+    from tflgpu_plugin.cli import bench as timing
+
+    if as_csv and as_json:
+        raise click.UsageError("Use either --csv or --json.")
+    asked = timing.request(model, arguments)
+    with progress("Timing") as done:
+        found = timing.bench(asked, done)
+    if as_json:
+        print_json(asdict(found))
+    elif as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows(_csv_rows(found))
+    else:
+        _show_bench(found)
+    if max_ms is not None and (slow := found.slower_than(max_ms)):
+        for one in slow:
+            click.echo(f"{one.engine}: the median of {one.median_ms:.2f} ms is over {max_ms:g} ms.",
+                       err=True)  # fmt: skip
+        raise SystemExit(DIFFERS)
+
+
+def _csv_rows(found: Any) -> Iterator[list[Any]]:
+    """Yields the heads, then a row per engine; columns of parts are empty for the CPU."""
+    for number, one in enumerate(found.timings):
+        row = asdict(one)
+        parts = row.pop("parts") or {}
+        names = [name for timing in found.timings for name in asdict(timing)["parts"] or ()]
+        row |= {name: parts.get(name) for name in names}
+        row = {"model": found.model, "host": found.host, "adapter": found.adapter} | row
+        if not number:
+            yield list(row)
+        yield list(row.values())
+
+
+def _show_bench(found: Any) -> None:
+    _show_measured(found)
+    head = ["engine", "first result ms", "mean", "p50", "p90", "p99", "max", "per second",
+            "largest difference"]  # fmt: skip
+    table(head, [
+        [t.engine, f"{t.first_ms:.0f}",
+         *(f"{ms:.2f}" for ms in (t.mean_ms, t.median_ms, t.p90_ms, t.p99_ms, t.max_ms)),
+         f"{t.per_second:.1f}", f"{t.difference:.1e}" if place else ""]
+        for place, t in enumerate(found.timings)
+    ])  # fmt: skip
+    on_gpu = [(t.engine, t.partitions, t.parts) for t in found.timings if t.parts]
+    if on_gpu:
+        console.print("\nParts of an inference on the GPU, mean ms:")
+        head = ["engine", "partitions", "upload", "wait for the device", "its kernels", "download"]
+        table(head, [
+            [name, str(partitions), f"{p.upload_ms:.2f}", f"{p.waiting_ms:.2f}",
+             "-" if p.kernels_ms is None else f"{p.kernels_ms:.2f}", f"{p.download_ms:.2f}"]
+            for name, partitions, p in on_gpu
+        ])  # fmt: skip
+
+
+@click.command()
+@click.argument("model", type=existing)
+@prepared
+@_runs
+@as_json
+def profile(model: Path, given: dict[str, str], host: str | None, runs: int, as_json: bool) -> None:
+    """Show the device time of MODEL, launch by launch, from timestamps."""
+    from tflgpu_plugin.cli import profile as measure
+
+    found = measure.profiled(model, given, host, runs)
+    if as_json:
+        return print_json(found.as_json())
+    _show_measured(found)
+    share = 100 / (found.total or 1)
+    table(["partition", "ms", "%", "kernel", "nodes"], [
+        [str(one.partition), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}",
+         one.kernel, ", ".join(one.nodes)] for one in found.launches
+    ])  # fmt: skip
+    console.print(f"\n{found.total:.2f} ms on the device in {len(found.launches)} launches")
+    table(["kernel", "launches", "ms", "%"], [
+        [name, str(count), f"{taken:.3f}", f"{taken * share:.1f}"]
+        for name, count, taken in found.by_kernel()
+    ])  # fmt: skip
