@@ -301,12 +301,13 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """Returns the question whether the user meant a known name that is near to this one; nothing
-    where there is none."""
+    """Returns the question whether the user meant a known name that is near to this one, in any
+    case; nothing where there is none."""
     import difflib  # imported late: it takes longer than the rest of this module
 
-    near = difflib.get_close_matches(word[:SHOWN].lower(), list(known), 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    spelled = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word[:SHOWN].lower(), spelled, 1)
+    return f" Did you mean {spelled[near[0]]!r}?" if near else ""
 
 
 def _check_priorities(options: Options) -> None:

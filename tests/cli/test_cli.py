@@ -7,9 +7,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,6 +21,7 @@ from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.providers.onnxruntime import registration
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 from tflgpu_plugin.runtime import adapter
 
@@ -55,19 +58,70 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+def commands(group: click.Group = main) -> Iterator[tuple[list[str], click.Command]]:
+    """Yields each command with its words, those of groups included."""
+    for name, command in group.commands.items():
+        inner = commands(command) if isinstance(command, click.Group) else [([], command)]
+        yield from (([name, *words], one) for words, one in inner)
+
+
 def test_every_command_has_json_and_help() -> None:
-    for name, command in main.commands.items():
-        assert "--json" in invoke(name, "--help").output, name
-        assert command.help, name
+    for words, command in commands():
+        assert "--json" in invoke(*words, "--help").output, words
+        assert command.help, words
 
 
 def test_ops_has_every_form() -> None:
-    rows = {row["operator"]: row for row in answer("ops")}
-    assert set(rows) == set(HOST_OPS)
+    listed = answer("ops")
+    rows = {row["operator"]: row for row in listed if row["host"] == "tflite"}
+    onnx = {row["operator"]: row for row in listed if row["host"] == "onnxruntime"}
+    assert set(rows) == set(HOST_OPS) and len(listed) == len(rows) + len(onnx)
+    assert onnx.keys() == {row.name for row in ONNX_OPS.values()}
     for name, row in rows.items():
         assert row["versions"] == list(HOST_OPS[name].versions)
         assert row["needs"].endswith("."), f"the function refuse of {row['op']} needs a docstring"
-    assert "CONV_2D" in invoke("ops").output
+    text = invoke("ops").stdout
+    starts = [line.split("  ")[0] for line in text.splitlines()]
+    assert starts.index("TensorFlow Lite") < starts.index("CONV_2D") < starts.index("ONNX")
+    assert {*rows, *onnx} < {*starts} and starts.index("ONNX") < starts.index("Conv")
+
+
+def test_ops_by_name() -> None:
+    """Case and underscores do not matter."""
+    assert [row["operator"] for row in answer("ops", "averagepool2D")] == ["AVERAGE_POOL_2D"]
+    found = [row["operator"] for row in answer("ops", "averagepool")]
+    assert found[:2] == ["AVERAGE_POOL_2D", "AveragePool"]
+    text = invoke("ops", "einsum").stdout
+    assert text.startswith("ONNX\n") and "TensorFlow" not in text  # no empty table, no empty line
+    assert "Did you mean 'AveragePool'?" in refused("ops", "Averagepol")
+    assert "No operator has 'xyzzy' in its name.\n" in refused("ops", "xyzzy")
+
+
+@pytest.mark.adapter
+def test_ops_on_an_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(row["quirks"] == [] for row in answer("ops", "--adapter", "0"))
+    monkeypatch.setattr(tables, "quirks", lambda op, target: ["It is wrong."])
+    text = invoke("ops", "conv_2d", "--adapter", "0").stdout
+    assert "\nRefused on " in text and "  CONV_2D: It is wrong.\n" in text
+    assert "  com.microsoft:" not in text.partition("Refused on")[2]
+
+
+def test_env_shows_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TFLGPU_WITHOUT", "TFLGPU_TEST_SITE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TFLGPU_LOG", "debug")
+    monkeypatch.setenv("TFLGPU_MODELS", "/models")
+    misspelt = "TFLGPU_" + "WITHUOT"
+    monkeypatch.setenv(misspelt, "winograd")
+    values = {row["name"]: row["value"] for row in answer("env")}
+    assert (values["TFLGPU_LOG"], values["TFLGPU_WITHOUT"]) == ("debug", None)
+    lines = {line.split(" ")[0]: line.split() for line in invoke("env").stdout.splitlines()}
+    assert lines["TFLGPU_LOG"][1] == "debug" and lines["TFLGPU_WITHOUT"][1] == "-"
+    assert lines["TFLGPU_MODELS"][1] == "/models"  # of tests, and set
+    assert "TFLGPU_TEST_SITE" not in lines and "TFLGPU_TEST_SITE" in values
+    assert misspelt not in values
+    sentence = f"{misspelt} is set, but nothing reads it. Did you mean 'TFLGPU_WITHOUT'?"
+    assert " ".join(lines[misspelt]) == sentence
 
 
 def test_options_has_every_row() -> None:

@@ -156,4 +156,4 @@ def test_every_environment_variable_is_on_the_page() -> None:
     ]
     macros = {name for text in texts for names in OF_C.findall(text) for name in names}
     found = {name for text in texts for name in re.findall(r"\bTFLGPU_[A-Z0-9_]*[A-Z0-9]", text)}
-    assert found - macros == listed
+    assert found - macros == {name for name in listed if name.startswith("TFLGPU_")}

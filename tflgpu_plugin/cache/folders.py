@@ -22,6 +22,13 @@ from tflgpu_plugin.registry import Once
 PACKAGE = "tflgpu-plugin"
 # By platform: the variable with the user's cache folder, and its default in the home folder.
 PLACES = {"win32": ("LOCALAPPDATA", "AppData/Local")}
+CONTENTS = {  # of each folder of the user's cache
+    "kernels": "generated kernels",
+    "tuning": "settings that were measured on a device",
+    "plans": "plans and packed weights of `tflgpu run`",
+    "code": "a digest of the plugin's own code",
+    "workers": "locks of the workers of `tflgpu run`",
+}
 MOST_TEXT = 4 << 20  # limit in bytes for texts of `keep`
 LOCK_SECONDS, LOCK_PAUSE = 10.0, 0.01  # the longest wait for another process, and between attempts
 # Opening a pipe does not wait, links are not followed, and child processes inherit no file.
@@ -36,17 +43,23 @@ class Unsafe(ValueError):
     """A file must not be used; the text continues a sentence about it."""
 
 
+def home() -> Path:
+    """Returns the path of this package's folder in the user's cache. Raises RuntimeError where the
+    user has no home folder."""
+    variable, usual = PLACES.get(sys.platform, ("XDG_CACHE_HOME", ".cache"))
+    given = os.environ.get(variable)
+    return (Path(given) if given else Path.home() / usual) / PACKAGE
+
+
 def cache(name: str) -> Path | None:
-    """Returns a folder of this name in the user's cache folder for this package, and makes it where
-    it is absent. Returns None where it cannot be made, when TFLGPU_NO_CACHE is set, in a
+    """Returns a folder of this name (a key of CONTENTS) in the user's cache, and makes it where it
+    is absent. Returns None where it cannot be made, when TFLGPU_NO_CACHE is set, in a
     privileged process and, with a line for the user, when it is a link or another user could write
     to it or replace it."""
     if os.environ.get("TFLGPU_NO_CACHE") or trusted.privileged():
         return None
-    variable, usual = PLACES.get(sys.platform, ("XDG_CACHE_HOME", ".cache"))
-    given = os.environ.get(variable)
     try:
-        ours = (Path(given) if given else Path.home() / usual) / PACKAGE
+        ours = home()
         folder = ours / name
         for each in (ours, folder):  # whatever the umask is
             each.mkdir(mode=0o700, parents=True, exist_ok=True)

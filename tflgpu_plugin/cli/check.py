@@ -17,6 +17,7 @@ import click
 
 import tflgpu_plugin
 from tflgpu_plugin import engine
+from tflgpu_plugin.cli.shared import megabytes
 from tflgpu_plugin.frontend.reports import CPU, GPU, Report, many
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
 from tflgpu_plugin.options import parse
@@ -95,17 +96,13 @@ def lines(found: Check) -> list[str]:
     count, partitions = report.count(GPU), many(len(report.partitions), "partition")
     text.append(f"{count} of {len(report.nodes)} nodes run on the GPU, in {partitions}")
     for one in report.partitions:
-        sizes = f"weights {_megabytes(one.weight_bytes)}, tensors {_megabytes(one.pool_bytes)}"
+        sizes = f"weights {megabytes(one.weight_bytes)}, tensors {megabytes(one.pool_bytes)}"
         text.append(f"  partition {one.number}: {many(len(one.nodes), 'node')}, {sizes}")
     if count < len(report.nodes):
         text.append("The rest stays on the CPU:")
     for operator, _, reason, nodes in found.reasons:
         text.append(f"  {operator} ({many(nodes, 'node')}): {reason}")
     return [*text, found.problem] if found.problem else text
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 or not size else f"{size / 1e3:.1f} kB"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import click
 
 from tflgpu_plugin.cli.diagnose import bugreport, compare
 from tflgpu_plugin.cli.exits import DIFFERS, FINE, NO_ADAPTER, Commands
+from tflgpu_plugin.cli.listing import cache, env, ops, options
 from tflgpu_plugin.cli.run import run
 from tflgpu_plugin.cli.shared import (
     adapter_option,
@@ -24,7 +25,6 @@ from tflgpu_plugin.cli.shared import (
     print_json,
     scaled,
     show_agreements,
-    table,
 )
 from tflgpu_plugin.cli.speed import bench, profile
 
@@ -38,11 +38,8 @@ def main() -> None:
     used, 3 when this machine has no adapter, 130 after Ctrl-C."""
 
 
-main.add_command(run)
-main.add_command(compare)
-main.add_command(bugreport)
-main.add_command(bench)
-main.add_command(profile)
+for one in (bench, bugreport, cache, compare, env, ops, options, profile, run):
+    main.add_command(one)
 
 
 @main.command()
@@ -72,55 +69,6 @@ def _show_info(found: Any) -> None:
     console.print(f"\nenabled in every program: {state}")
     for sentence in found.advice:
         console.print(sentence, style="yellow")
-
-
-@main.command()
-@click.option("--markdown", is_flag=True, help="Print the page docs/ops.md.")
-@click.option("--adapter", help="Also show what is refused on this adapter and its driver.")
-@as_json
-def ops(markdown: bool, adapter: str | None, as_json: bool) -> None:
-    """Show the operators that run on the GPU: versions per edition, types, and further
-    conditions."""
-    from tflgpu_plugin.cli import tables
-
-    target = None if adapter is None else _target(adapter)
-    rows = tables.op_rows(target)
-    if markdown or as_json:
-        return click.echo(tables.ops_markdown(), nl=False) if markdown else print_json(rows)
-    table(tables.OP_HEAD, tables.op_cells(rows))
-    if target is not None:
-        _show_quirks(target, rows)
-
-
-def _target(wanted: str) -> Any:
-    from tflgpu_plugin.runtime import adapter
-
-    return adapter.open_device(adapter.select(wanted)).target
-
-
-def _show_quirks(target: Any, rows: Sequence[dict[str, Any]]) -> None:
-    where = f"{target.name}, {target.driver}".rstrip(", ")
-    found = [f"{row['operator']}: {reason}" for row in rows for reason in row["quirks"]]
-    if not found:
-        console.print(f"\nNothing is known to go wrong on {where}.")
-        return
-    console.print(f"\nRefused on {where}:")
-    for line in found:
-        console.print(f"  {line}")
-
-
-@main.command()
-@click.option("--markdown", is_flag=True, help="Print the page docs/options.md.")
-@as_json
-def options(markdown: bool, as_json: bool) -> None:
-    """Show the options of load_delegate("tflgpu", {...})."""
-    from tflgpu_plugin.cli import tables
-
-    rows = tables.option_rows()
-    if markdown or as_json:
-        return click.echo(tables.options_markdown(), nl=False) if markdown else print_json(rows)
-    names = ("option", "values", "meaning")
-    return table(names, [[row[name] for name in names] for row in rows])
 
 
 @main.command()

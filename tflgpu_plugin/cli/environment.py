@@ -1,22 +1,33 @@
-"""The environment variables that the plugin, its tests and its tools read, as rows for the page
-docs/options.md. A test fails for one that is read and not listed here."""
+"""The environment variables that the plugin, its tests and its tools read, as rows for `tflgpu env`
+and the page docs/options.md. A test fails for one that is read and not listed here."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tflgpu_plugin import options
 
 
 @dataclass(frozen=True)
 class Variable:
     """A variable. `values` describes its values; `reader` says who reads it: the plugin in any
-    program, the plugin while a defect is investigated, or the tests and tools of its repository."""
+    program, the plugin while a defect is investigated, the system and its drivers, or the tests and
+    tools of the plugin's repository."""
 
     name: str
     values: str
     reader: str
     meaning: str
 
+    @property
+    def internal(self) -> bool:
+        """Whether only work on the plugin itself needs it."""
+        return self.reader == TOOLS
 
+
+TOOLS = "tests and tools"
 # By reader: values and meaning of each.
 _READ_BY = {
     "plugin": {
@@ -75,7 +86,23 @@ _READ_BY = {
             "exposes reads of elements that nothing has written.",
         ),
     },
-    "tests and tools": {
+    "system and drivers": {
+        "XDG_CACHE_HOME": (
+            "a folder",
+            "The user's cache on Linux and macOS, else `~/.cache`; LOCALAPPDATA on Windows. "
+            "`tflgpu cache info` shows what is in it.",
+        ),
+        "VK_DRIVER_FILES": (
+            "paths of .json files, separated by colons (semicolons on Windows)",
+            "The only Vulkan drivers that are used. VK_ICD_FILENAMES is its older name.",
+        ),
+        "VK_ICD_FILENAMES": ("as VK_DRIVER_FILES", "The older name of VK_DRIVER_FILES."),
+        "LP_NUM_THREADS": (
+            "an integer",
+            "The threads of the software adapter llvmpipe: 0 for none but the program's own.",
+        ),
+    },
+    TOOLS: {
         "TFLGPU_MODELS": (
             "a folder",
             "The folder of real models for tests; else `../shared/models`.",
@@ -112,3 +139,16 @@ VARIABLES = tuple(
     for reader, variables in _READ_BY.items()
     for name, (values, meaning) in variables.items()
 )
+
+
+def current() -> list[tuple[Variable, str | None]]:
+    """Returns each variable with its value, None where it is not set."""
+    return [(variable, os.environ.get(variable.name)) for variable in VARIABLES]
+
+
+def unknown() -> Iterator[str]:
+    """Yields a sentence for each variable with our prefix that is set and that nothing reads."""
+    known = {variable.name for variable in VARIABLES}
+    for name in sorted(os.environ):
+        if name.startswith("TFLGPU_") and name not in known:
+            yield f"{name} is set, but nothing reads it.{options.meant(name, known)}"

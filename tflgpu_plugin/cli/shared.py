@@ -127,6 +127,11 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(with_old_keys(value), indent=1))
 
 
+def megabytes(size: int) -> str:
+    """Returns a number of bytes for a reader."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 or not size else f"{size / 1e3:.1f} kB"
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints rows under their heads. On a terminal long cells are wrapped, except the first of a
     row, which is its name; elsewhere each row is one line, and nothing is cut."""

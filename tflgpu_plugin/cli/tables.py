@@ -30,23 +30,28 @@ from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 EDITIONS = ("2019", "current", "quantized")
 OP_HEAD = ("operator", "versions", *EDITIONS, "types", "what a node needs")
+ONNX_HEAD = ("operator", "versions", "documented", "becomes", "types", "limits")
+Rows = list[dict[str, Any]]
 
 
-def op_rows(target: Target | None = None) -> list[dict[str, Any]]:
+def op_rows(target: Target | None = None) -> Rows:
     """Returns one row per TFLite operator, by name: versions (of our kernels and per edition),
     types, conditions; with a target, also the nodes that are refused there because of wrong results
     ("quirks")."""
-    rows = []
-    for name, row in sorted(HOST_OPS.items()):
-        rows.append(_row(row, name, _types(row)) | {"needs": _needs(row)})
-        if target is not None:
-            rows[-1]["quirks"] = quirks(row.op, target)
-    return rows
+    return [
+        _row("tflite", row, name, _types(row)) | {"needs": _needs(row)} | _quirks(row, target)
+        for name, row in sorted(HOST_OPS.items())
+    ]
 
 
-def _row(row: HostOp, name: str, types: Sequence[str]) -> dict[str, Any]:
+def _quirks(row: HostOp, target: Target | None) -> dict[str, Any]:
+    return {} if target is None else {"quirks": quirks(row.op, target)}
+
+
+def _row(host: str, row: HostOp, name: str, types: Sequence[str]) -> dict[str, Any]:
     """Returns the fields of the table that the operators of all hosts have."""
     return {
+        "host": host,
         "operator": name,
         "op": row.op,
         "versions": list(row.versions),
@@ -57,15 +62,17 @@ def _row(row: HostOp, name: str, types: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def onnx_rows() -> list[dict[str, Any]]:
+def onnx_rows(target: Target | None = None) -> Rows:
     """Returns one row per ONNX operator, by name: versions of its definition (the opsets that
     changed it), the op that it becomes, the types that it reads and writes, which inputs must be
-    constants ("constants"), and how many outputs are supported (None: all)."""
+    constants ("constants"), and how many outputs are supported (None: all); with a target,
+    "quirks", as `op_rows`."""
     rows = []
     for row in sorted(ONNX_OPS.values(), key=lambda row: row.name):
         types = (*onnx_types(row), *(COUNTS if row.indices else ()))
         rows.append(
-            _row(row, row.name, types)
+            _row("onnxruntime", row, row.name, types)
+            | _quirks(row, target)
             | {
                 "constants": list(row.constants.values()),
                 "needs": " ".join(map(_sentence, row.conditions)),
@@ -73,6 +80,21 @@ def onnx_rows() -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def named(tflite: Rows, onnx: Rows, name: str | None) -> tuple[Rows, Rows]:
+    """Returns the rows whose operator contains the name, whatever its case and underscores, all
+    rows without a name. Raises ValueError where there is none."""
+
+    def plain(text: str) -> str:
+        return text.replace("_", "").lower()
+
+    found = [[row for row in rows if plain(name or "") in plain(row["operator"])]
+             for rows in (tflite, onnx)]  # fmt: skip
+    if not any(found):
+        meant = options.meant(str(name), (row["operator"] for row in (*tflite, *onnx)))
+        raise ValueError(f"No operator has {options.shown(str(name))} in its name.{meant}")
+    return found[0], found[1]
 
 
 def _needs(row: HostOp) -> str:
@@ -130,6 +152,21 @@ def op_cells(rows: Iterable[dict[str, Any]]) -> list[list[str]]:
             *(span(row["documented"].get(name)) for name in EDITIONS),
             ", ".join(row["types"]),
             row["needs"],
+        ]
+        for row in rows
+    ]
+
+
+def onnx_cells(rows: Iterable[dict[str, Any]]) -> list[list[str]]:
+    """Returns the cells of rows of `onnx_rows`."""
+    return [
+        [
+            row["operator"],
+            span(row["versions"]),
+            ", ".join(row["documented"]) or "-",
+            row["op"],
+            ", ".join(row["types"]),
+            _limits(row),
         ]
         for row in rows
     ]
@@ -206,18 +243,6 @@ def _forms() -> list[list[str]]:
 
 def _onnx_operators() -> str:
     """Returns the section about ONNX operators."""
-    onnx_cells = [
-        [
-            row["operator"],
-            span(row["versions"]),
-            ", ".join(row["documented"]) or "-",
-            row["op"],
-            ", ".join(row["types"]),
-            _limits(row),
-        ]
-        for row in onnx_rows()
-    ]
-    onnx_head = ["operator", "versions", "documented", "becomes", "types", "limits"]
     return f"""\
 **versions** is the range of the operator's definitions, counted by the opset that introduced each.
 **documented** are the editions that list, in any version, the TensorFlow Lite operator to which a
@@ -233,7 +258,7 @@ Every node needs these, axes among those of its input, and shapes and types that
 
 {_listed((*FIRST, *ONNX_NODES))}
 
-{_markdown(onnx_head, onnx_cells)}"""
+{_markdown(ONNX_HEAD, onnx_cells(onnx_rows()))}"""
 
 
 def options_markdown() -> str:
