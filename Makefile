@@ -6,6 +6,7 @@
 #   make test-all             run both
 #   make lint                 check format, lint and types
 #   make docs                 write the generated pages
+#   make site                 build the documentation in build/site, with its links checked; downloads mkdocs
 #   make clean                remove the environment and all builds
 #   make help                 print this list
 #
@@ -40,7 +41,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml startup/tflgpu_startup.py startup/tflgpu_startup.pth $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),--model "$(MODEL)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(LABELS),--labels "$(LABELS)") $(ARGS)
 
-.PHONY: demo test test-rest test-all lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs clean help
+.PHONY: demo test test-rest test-all lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs site clean help
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -117,6 +118,15 @@ smoke-windows: .venv/ready-dev
 docs: .venv/ready
 	@$(BIN)/tflgpu ops --markdown > docs/ops.md
 	@$(BIN)/tflgpu options --markdown > docs/options.md
+
+site: .venv/ready build/site-env/ready
+	@$(BIN)/python tools/website.py build/site-pages
+	@NO_MKDOCS_2_WARNING=1 build/site-env/bin/mkdocs build --strict
+
+build/site-env/ready: tools/site.txt
+	@$(BIN)/python -m venv build/site-env
+	@build/site-env/bin/python -m pip install -q --disable-pip-version-check -r tools/site.txt
+	@touch $@
 
 .venv/ready: tools/setup.sh tools/constraints.txt $(SOURCES)
 	@sh tools/setup.sh run
