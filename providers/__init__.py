@@ -147,18 +147,19 @@ def claim(
     grouping: Callable[[Sequence[int]], list[list[int]]] | None = None,
     extraction: Callable[[Any, Collection[int]], Any] | None = None,
     repeated: bool = False,
+    nested: bool = False,
 ) -> Claim:
     """Builds the partitions of `found`, which was imported with a judge. Returns them, with a
     refusal for every node outside of them.
 
     `grouping` maps node ids to the groups in which the host would replace them (default: convex
     partitions); `extraction` returns the nodes of a group as a graph. `repeated`: a loop runs the
-    graph once per step. Raises NoAdapter or (in a forked child) NativeError with a sentence,
-    ValueError for a graph without a judge."""
+    graph once per step. `nested`: it is the body of a control-flow node. Raises NoAdapter or (in a
+    forked child) NativeError with a sentence, ValueError for a graph without a judge."""
     from tflgpu_plugin import engine, native
 
     with native.busy():
-        return engine.claim(found, grouping, extraction, repeated)
+        return engine.claim(found, grouping, extraction, repeated, nested)
 
 
 def __getattr__(name: str) -> Any:

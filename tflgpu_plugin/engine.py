@@ -324,14 +324,16 @@ def claim(
     grouping: Grouping | None = None,
     extraction: Extraction | None = None,
     repeated: bool = False,
+    nested: bool = False,
 ) -> Claim:
     """Decides which nodes of a judged graph run on the GPU, with the options of its judge, and
     builds their partitions. Nodes that share a source are claimed together or not at all.
 
     `grouping` is the host's own way of grouping nodes (node ids -> groups in execution order); the
     default makes convex partitions. `extraction` makes a graph of some of the nodes. `repeated`: a
-    loop runs the graph once per step, so every launch has to pay. Raises NoAdapter with a sentence
-    when no adapter can be used, ValueError for a graph without a judge."""
+    loop runs the graph once per step, so every launch has to pay. `nested`: the graph is the body
+    of a control-flow node, so partitions that only reshape stay on the CPU. Raises NoAdapter with a
+    sentence when no adapter can be used, ValueError for a graph without a judge."""
     options, graph = found.options, found.graph
     if options is None:
         raise ValueError(
@@ -344,7 +346,7 @@ def claim(
     built: dict[tuple[int, ...], Partition] = {}
     while True:
         kept = [node.id for node in graph.nodes if node.id not in refused]
-        parted = Parted(graph, group(kept) if kept else [], extract, options, repeated)
+        parted = Parted(graph, group(kept) if kept else [], extract, options, repeated, nested)
         more = partition_rules.placed(parted) or _build_all(
             parted.parts, device, built, options, cache
         )

@@ -115,7 +115,11 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
     reading = providers.symbols.opened(taken, TABLE, providers.judge(session.options))
     grouping = Grouping(taken, reading, reading.dynamic)
     claim = providers.claim(
-        reading, grouping=grouping.group, extraction=grouping.extract, repeated=taken.repeated
+        reading,
+        grouping=grouping.group,
+        extraction=grouping.extract,
+        repeated=taken.repeated,
+        nested=bool(taken.parent),
     )
     for partition in claim.partitions:
         level.placed.append(_placed(partition, grouping, session.export))

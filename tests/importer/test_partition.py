@@ -92,6 +92,10 @@ def test_a_change_of_shape_beside_the_cpu_is_no_work() -> None:
     alone = graph_of({0: [100]})
     alone = alone.with_nodes([replace(n, op="reshape") for n in alone.nodes])
     assert partition.loss(alone, partition.extract(alone, {0})) is None
+    reason = partition.loss(alone, partition.extract(alone, {0}), nested=True)
+    assert reason is not None and "would only split the graph" in reason
+    computing = graph_of({0: [100]})
+    assert partition.loss(computing, partition.extract(computing, {0}), nested=True) is None
 
 
 def test_a_partition_in_a_loop_pays_for_each_launch() -> None:

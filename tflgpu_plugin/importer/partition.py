@@ -100,19 +100,20 @@ def work(graph: Graph) -> int:
     return total
 
 
-def loss(whole: Graph, part: Graph, repeated: bool = False) -> Refusal | None:
+def loss(whole: Graph, part: Graph, repeated: bool = False, nested: bool = False) -> Refusal | None:
     """Returns why the partition `part` of the graph `whole` should stay on the CPU, or None.
 
     Three kinds can be dropped: partitions between nodes on the CPU, which feed and read them;
-    partitions that only reshape and have such a node on one side; and all of a graph that a loop
-    runs once per step (`repeated`), since the CPU runs before each step. A tensor that is read from
-    or written to the host's store counts as an input or output of the graph."""
+    partitions that only reshape and have such a node on one side, as those of a control-flow node's
+    body (`nested`) always have; and all of a graph that a loop runs once per step (`repeated`),
+    since the CPU runs before each step. A tensor that is read from or written to the host's store
+    counts as an input or output of the graph."""
     computing = [node for node in whole.nodes if node.op != STORE]
     made = {t for node in computing for t in node.outputs}
     used = {t for node in computing for t in node.reads}
     fed = made.intersection(part.inputs)
     read = used.intersection(part.outputs).difference(whole.outputs)
-    idle = all(ops.arranges(node) == "shape" for node in part.nodes) and (fed or read)
+    idle = all(ops.arranges(node) == "shape" for node in part.nodes) and (fed or read or nested)
     if not (repeated or idle or (fed and read)):
         return None
     io_bytes = sum(part.tensors[t].bytes for t in (*part.inputs, *part.outputs))

@@ -30,13 +30,15 @@ Extraction = Callable[[Graph, Collection[int]], Graph]
 @dataclass(frozen=True)
 class Parted:
     """A graph and its partitions: `groups` of node ids in execution order. `extract` returns nodes
-    as a separate graph. `repeated`: a loop runs the graph once per step."""
+    as a separate graph. `nested`: the graph is the body of a control-flow node, `repeated`: of a
+    loop, which runs it once per step."""
 
     graph: Graph
     groups: Sequence[Sequence[int]]
     extract: Extraction
     options: Options
     repeated: bool = False
+    nested: bool = False
 
     @cached_property
     def place(self) -> Mapping[int, int]:
@@ -91,7 +93,7 @@ def paying(parted: Parted) -> dict[int, Refusal]:
     unless the option force is set."""
     found: dict[int, Refusal] = {}
     for group, part in parted.parts.items():
-        reason = partition.loss(parted.graph, part, parted.repeated)
+        reason = partition.loss(parted.graph, part, parted.repeated, parted.nested)
         if reason and not parted.options.force:
             found |= dict.fromkeys(group, reason)
     return found

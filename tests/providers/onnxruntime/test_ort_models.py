@@ -90,13 +90,16 @@ def test_several_outputs_and_inner_ones() -> None:
     assert len(got) == 1 and got[0].shape == (2, 2)
 
 
-def control_flow() -> bytes:
-    """Returns a model of an If whose branches read a value of the outer graph."""
+def control_flow(last: str = "Mul") -> bytes:
+    """Returns a model of an If whose branches read a value of the outer graph. `last` is the
+    operator of their last node, which reads that value if it is Mul."""
     from onnx import TensorProto, helper
 
     def body(op: str) -> Any:
+        op = op if last == "Mul" else last
         out = helper.make_tensor_value_info("o", TensorProto.FLOAT, [2, 3])
-        nodes = [m.node(op, ["outer"], ["t"]), m.node("Mul", ["t", "outer"], ["o"])]
+        read = ["t", "outer"] if last == "Mul" else ["t"]
+        nodes = [m.node(op, ["outer"], ["t"]), m.node(last, read, ["o"])]
         return helper.make_graph(nodes, op, [], [out])
 
     nodes = [
@@ -118,6 +121,16 @@ def test_bodies_of_control_flow() -> None:
     assert {"Tanh", "Exp"} <= {n.op for n in nodes if n.where == "gpu"}
     (told,) = {n.reason for n in nodes if n.op == "If"}
     assert told is not None and "the nodes of its bodies are placed one by one" in told
+
+
+def test_bodies_of_control_flow_that_only_reshape() -> None:
+    """They stay on the CPU, which runs before and after them: Silero's model of voices has many."""
+    model = control_flow("Identity")
+    session = m.session(model)
+    m.compare(session, m.cpu(model), {"x": m.values(2, 3)})
+    where = {n.op: n for n in tflgpu_plugin.report(session).nodes}
+    assert where["Relu"].where == "gpu"
+    assert where["Identity"].where == "cpu" and "for 0 multiply-adds" in where["Identity"].reason
 
 
 def test_why_operators_without_tensors_or_with_chance_stay_is_told() -> None:
