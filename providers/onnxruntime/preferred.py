@@ -107,10 +107,7 @@ def _on_cpu(names: Sequence[Any]) -> bool:
     import onnxruntime
 
     available = onnxruntime.get_available_providers()
-    usable = [name for name in names if name in available]
-    if not usable:
-        return bool(names)
-    return CPU_NAME in usable and all(name in AVAILABLE for name in usable)
+    return bool(names) and all(name in AVAILABLE for name in names if name in available)
 
 
 def _others(names: Sequence[Any], of_each: Sequence[Any]) -> list[Any]:

@@ -238,6 +238,7 @@ def test_sessions_that_get_ours(call: Any) -> None:
         lambda _: ["CUDAExecutionProvider", CPU],
         lambda _: [("CUDAExecutionProvider", {"device_id": 0}), CPU, OURS],
         lambda _: ["CUDAExecutionProvider"],
+        lambda available: available[:1],  # Azure's, for operators of its own domain
     ],
 )
 @pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")
@@ -274,13 +275,18 @@ def test_sessions_that_name_this_provider_keep_their_options() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: session_of(providers=["AzureExecutionProvider"]),
+        lambda: session_of(providers=["CUDAExecutionProvider", CPU]),
         lambda: session_of(providers=iter([CPU])),
         lambda: session_of([settings(chosen=True)]),
     ],
 )
-def test_sessions_that_name_others(call: Any) -> None:
+@pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")
+def test_sessions_that_name_others(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
     tflgpu_plugin.register()
+    cuda = ["CUDAExecutionProvider", *onnxruntime.get_available_providers()]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: cuda)
     plain = call()
     with tflgpu_plugin.preferred() as preferred:
         session = call()
