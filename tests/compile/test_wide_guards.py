@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.support.net import FIRST, LAST, WINDOW, Net
-from tflgpu_plugin.compile.template import template
+from tflgpu_plugin import ops
+from tflgpu_plugin.compile.template import Values, template
 from tflgpu_plugin.ir import Graph, Quantization, Target, Tensor
 from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.ir.symbolic import integers
@@ -90,3 +91,15 @@ def test_a_plan_holds_for_other_sizes(build: Callable[[Net, int], int], target: 
     made = template(graph(build, trace.symbol(0, MADE)), target, trace)
     assert not trace.fixed
     assert [n for n in OTHERS if not made.fits({0: n})] == []
+
+
+@pytest.mark.parametrize(
+    ("op", "weights"), [("depthwise_conv_2d", (1, 5, 5, 64)), ("transpose_conv", (64, 5, 5, 64))]
+)
+def test_an_input_may_be_smaller_than_the_weights(op: str, weights: tuple[int, ...]) -> None:
+    net, trace = Net(), Trace()
+    x = net.input((1, trace.symbol(0, 4000), 9, 64))
+    y = net.op(op, x, net.constant(np.zeros(weights, np.float32)), None, **WINDOW)
+    made = net.graph(y)
+    assert ops.rows()[op].refuse(made, made.nodes[0], Target()) is None
+    assert Values(trace, {0: 2}).hold(trace.conditions)

@@ -63,19 +63,22 @@ def test_the_second_shape_makes_symbols_of_what_differs() -> None:
 
 def test_extents_that_the_model_leaves_open_become_symbols_with_others() -> None:
     reshaping, make = Reshaping(declared=frozenset({1})), Made()
-    assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None
+    first = reshaping.of(given(3, 7, 7, 5), EXTENTS, make)
+    assert first is not None and first.places == ((1, 0),)
+    assert reshaping.of(given(4, 7, 7, 5), EXTENTS, make) is first
     found = reshaping.of(given(3, 9, 9, 5), EXTENTS, make)
     assert found is not None and found.places == ((1, 0), (2, 1), (4, 1))
-    assert reshaping.of(given(6, 8, 8, 5), EXTENTS, make) is found
+    assert reshaping.of(given(6, 8, 8, 5), EXTENTS, make) is found and len(make) == 2
 
 
-def test_the_first_shapes_have_no_template_when_they_come_again() -> None:
-    """The host asks for the same shapes again if their plan could not be built."""
-    reshaping, make = Reshaping(declared=frozenset({1})), Made()
-    assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None
-    assert reshaping.of(given(3, 7, 7, 5), EXTENTS, make) is None and not make
-    found = reshaping.of(given(3, 9, 9, 5), EXTENTS, make)
-    assert found is not None and found.rooms == [{0: 3, 1: 9}, {0: 3, 1: 7}]
+@pytest.mark.parametrize("declared", [(), (2,)])
+def test_the_first_shapes_have_no_template_where_no_extent_is_open(declared: tuple[int]) -> None:
+    """Nor when they come again: the host asks for them again if their plan could not be built."""
+    reshaping, make, limits = Reshaping(declared=frozenset(declared)), Made(), at(1, 4, 5)
+    assert reshaping.of(given(3, 7, 7, 5), limits, make) is None
+    assert reshaping.of(given(3, 7, 7, 5), limits, make) is None and not make
+    found = reshaping.of(given(3, 7, 9, 5), limits, make)
+    assert found is not None and found.rooms == [{0: 9}, {0: 7}]
 
 
 def test_they_do_not_where_a_template_with_them_holds_for_few_shapes() -> None:

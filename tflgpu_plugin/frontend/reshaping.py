@@ -1,9 +1,10 @@
 """Selects plans for a partition whose input shapes change from run to run.
 
-The first set of shapes gets a plan for these shapes only. For the next set, the extents that differ
-and those that are dynamic in the model become symbols, and a plan is made with these symbols (a
-template, see `compile.template`). It also holds for other shapes, without calling Python. Integers
-of a run that decide shapes, such as the bounds of a slice, become symbols if they differ."""
+Extents that are dynamic in the model, and those that differ between runs, become symbols, and a
+plan is made with these symbols (a template, see `compile.template`). It also holds for other
+shapes, without calling Python. Where a model has no dynamic extents, the first set of shapes gets a
+plan for these shapes only. Integers of a run that decide shapes, such as the bounds of a slice,
+become symbols if they differ."""
 
 from __future__ import annotations
 
@@ -170,9 +171,9 @@ class Reshaping:
     def of(
         self, given: Flat, limits: Limits, make: Callable[[Flat, Trace], Template]
     ) -> Symbolic | None:
-        """Returns a template for these shapes. Returns None while no other shapes were given, and
-        where no template can be made. Positions that have `limits` may become symbols. `make` makes
-        a template for shapes that contain symbols; it may raise any error."""
+        """Returns a template for these shapes. Returns None where there is nothing that could
+        become a symbol, or no template can be made. Positions that have `limits` may become
+        symbols. `make` makes a template for shapes that contain symbols; it may raise any error."""
         with self.lock:
             limits = {k: ends for k, ends in limits.items() if self.pinned[k] < NARROW}
             others = [one for one in self.seen if one != given]
@@ -185,7 +186,10 @@ class Reshaping:
                 if values is not None and symbolic.template.fits(values):
                     symbolic.grown(values)
                     return symbolic
-            if not alike or max(self.narrow, self.failed) >= NARROW:
+            if (
+                not (alike or self.declared & limits.keys())
+                or max(self.narrow, self.failed) >= NARROW
+            ):
                 return None
             return self._made(given, alike, limits, make)
 

@@ -29,7 +29,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if len(x) != 4 or len(weights) != 4:
         said = "A depthwise convolution needs an input and weights of 4 dimensions."
         return Refusal("rank.unsupported", said)
-    if min(prod(x), prod(weights)) < 1 or weights[0] != 1:
+    if 0 in (prod(x), prod(weights)) or weights[0] != 1:
         said = f"Weights of shape {list(weights)} for an input of {list(x)} are not supported."
         return Refusal("shape.unsupported", said)
     multiplier = node.attributes.get("multiplier") or weights[3] // x[3]

@@ -38,7 +38,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal(
             "constant.required", "The output shape of a transposed convolution must be a constant."
         )
-    if len(output) != 4 or min(output) < 1 or min(prod(x), prod(weights)) < 1:
+    if len(output) != 4 or any(n < 1 for n in (*output, prod(x), prod(weights))):
         return Refusal(
             "constant.invalid", f"An output shape of {list(output)} is not four positive extents."
         )
