@@ -219,7 +219,7 @@ def labels(graph: Graph, plan: Plan) -> str:
     lines = (", ".join(dict.fromkeys(names.get(n, str(n)) for n in made.nodes))
              for made in plan.dispatches)  # fmt: skip
     return "\n".join(
-        " ".join(f"{made.label}: {line}".split())
+        " ".join(f"{made.label}: {line}".split()) if line else made.label
         for made, line in zip(plan.dispatches, lines, strict=True)
     )
 

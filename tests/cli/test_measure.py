@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support import onnx_models, small_models
-from tflgpu_plugin import native
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import onnx
+from tflgpu_plugin.harness.compare import HostNode, HostRun
+from tflgpu_plugin.runtime.recording import Run
 
 pytestmark = pytest.mark.adapter
+needs_onnx = pytest.mark.skipif(bool(onnx.missing()), reason="it is about ONNX Runtime")
 
 
 @pytest.fixture(scope="module", params=["tflite", "onnx"])
@@ -177,18 +181,125 @@ def test_nothing_on_the_gpu_is_a_sentence(model: str) -> None:
         assert "tflgpu check" in sentence(command, model, "-o", f"exclude={','.join(everything)}")
 
 
-def test_an_adapter_without_timestamps_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tflgpu_plugin.runtime.program import Instance
+def test_an_adapter_without_timestamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile is a sentence then; bench knows all but the time of the kernels."""
 
-    def refuse(*_: Any) -> Any:
-        raise native.NativeError("This adapter cannot take timestamps inside a pass.")
+    @contextmanager
+    def without(ends_only: bool = False) -> Iterator[list[Run]]:
+        yield [Run(1, 10, 20, 50, 70, (), ("conv: first",))]
 
     path = tmp_path / "small.tflite"
     path.write_bytes(small_models.two_partitions())
-    monkeypatch.setattr(Instance, "timestamps", refuse)
+    for command in ("bench", "profile"):
+        monkeypatch.setattr(f"tflgpu_plugin.cli.{command}.recorded", without)
     assert "timestamps" in sentence("profile", str(path))
+    words = ["bench", str(path), "--runs", "1", "--engines", "gpu", "-o", "force=1"]
+    (found,) = answer(*words)["timings"]
+    parts = {"upload_ms": 1e-5, "waiting_ms": 3e-5, "kernels_ms": None, "download_ms": 2e-5}
+    assert found["parts"] == pytest.approx(parts)
+    shown = CliRunner().invoke(main, words).stdout.splitlines()
+    assert shown[-1].split() == ["gpu", "1", "0.00", "0.00", "-", "0.00"]
+
+
+def on_the_cpu(folder: Path) -> tuple[str, ...]:
+    """Returns the words for a model of two products with a node on the CPU between them."""
+    nodes = [
+        onnx_models.node("MatMul", ["x", "w"], ["a"], name="first"),
+        onnx_models.node("Relu", ["a"], ["b"], name="between"),
+        onnx_models.node("MatMul", ["b", "w"], ["c"], name="last"),
+    ]
+    weights = {"w": np.linspace(-1, 1, 16).astype(np.float32).reshape(4, 4)}
+    path = folder / "between.onnx"
+    path.write_bytes(onnx_models.model(nodes, {"x": (4, 4)}, {"c": (4, 4)}, weights))
+    return (str(path), "--runs", "3", "-o", "force=1", "-o", "exclude=Relu")
+
+
+@needs_onnx
+def test_profile_lists_the_nodes_on_the_cpu(tmp_path: Path) -> None:
+    words = on_the_cpu(tmp_path)
+    found = answer("profile", *words)
+    assert [one["names"] for one in found["launches"]] == [["first"], ["last"]]
+    (between,) = found["cpu_nodes"]
+    assert (between["operator"], between["name"]) == ("Relu", "between")
+    assert 0 <= between["milliseconds"] < found["inference_ms"]
+    assert 0 < found["outside_ms"]
+    shown = CliRunner().invoke(main, ["profile", *words]).stdout
+    assert "On the CPU:" in shown and "between" in shown and "% of limit" not in shown
+
+
+@needs_onnx
+def test_what_runs_several_times_counts_as_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop runs its partition, and its nodes on the CPU, twice in each of three inferences."""
+
+    @contextmanager
+    def twice(ends_only: bool = False) -> Iterator[list[Run]]:
+        times = (0, 1_000_000, 4_000_000)
+        yield [Run(7, 0, 1, 2, 3, times, ("conv: a, b", "border"))] * 6
+
+    def host_runs(_: Path) -> list[HostRun]:
+        warm_up = HostRun(100, (HostNode("Relu", "r", 0, 50_000_000),))
+        node = HostNode("Relu", "r", 1_000_000, 3_000_000)
+        return [warm_up, *[HostRun(9_000_000, (node, node))] * 3]
+
+    words = on_the_cpu(tmp_path)
+    monkeypatch.setattr("tflgpu_plugin.cli.profile.recorded", twice)
+    monkeypatch.setattr("tflgpu_plugin.harness.onnx.host_runs", host_runs)
+    found = answer("profile", *words)
+    conv, border = found["launches"]
+    assert (conv["kernel"], conv["names"], conv["milliseconds"]) == ("conv", ["a", "b"], 2)
+    assert (border["kernel"], border["milliseconds"]) == ("border", 6)
+    assert found["total_ms"] == 8 and found["cpu_nodes"][0]["milliseconds"] == 4
+
+
+@needs_onnx
+def test_profile_tells_what_launches_reach(tmp_path: Path) -> None:
+    """A product of two 4x4 matrices has 64 multiply-adds, and 3 matrices of 64 bytes."""
+    words = (*on_the_cpu(tmp_path), "--peak-gflops", "2", "--peak-gbs", "1")
+    for one in answer("profile", *words)["launches"]:
+        nanoseconds = one["milliseconds"] * 1e6
+        assert one["gflops"] == pytest.approx(128 / nanoseconds)
+        assert one["gbs"] == pytest.approx(192 / nanoseconds)
+        assert one["of_limit"] == pytest.approx(192 / nanoseconds)
+    half = answer("profile", *words[:-2])["launches"][0]
+    assert half["of_limit"] == pytest.approx(half["gflops"] / 2)
+    assert "% of limit" in CliRunner().invoke(main, ["profile", *words]).stdout
+
+
+def test_profile_sorts_and_cuts(model: str) -> None:
+    words = ("profile", model, "--runs", "1", "--sort", "time", "--top", "3")
+    lines = CliRunner().invoke(main, words).stdout.splitlines()
+    rows = lines[2 : lines.index("")]
+    times = [float(row.split()[1]) for row in rows]
+    assert len(times) == 3 and times == sorted(times, reverse=True)
+
+
+@needs_onnx
+def test_a_trace_has_lanes_and_names(tmp_path: Path) -> None:
+    """The trace event format: complete events (X) with microseconds, and names of lanes (M)."""
+    path = tmp_path / "trace.json"
+    answer("profile", *on_the_cpu(tmp_path), "--trace", str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    lanes = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert [*lanes.values()] == ["host", "host's own kernels", "upload", "device", "download"]
+    assert {e["ph"] for e in events} == {"M", "X"} and len({e["pid"] for e in events}) == 1
+    found: dict[str, list[Any]] = {name: [] for name in lanes.values()}
+    for event in (e for e in events if e["ph"] == "X"):
+        assert event["ts"] >= 0 and event["dur"] >= 0 and isinstance(event["args"], dict)
+        found[lanes[event["tid"]]].append(event)
+    assert [e["name"] for e in found["device"]] == ["first", "last"] * 3
+    assert [e["name"] for e in found["host's own kernels"]] == ["between"] * 3
+    assert [e["name"] for e in found["host"]][:3] == ["inference 1", "inference 2", "inference 3"]
+    assert sorted(e["name"] for e in found["host"])[3:] == ["partition 1"] * 3 + ["partition 2"] * 3
+    assert len(found["upload"]) == len(found["download"]) == 6
+    inferences, ends = found["host"][:3], [e["ts"] + e["dur"] for e in found["host"][:3]]
+    for name in ("device", "host's own kernels"):
+        each = len(found[name]) // 3
+        for place, event in enumerate(found[name]):
+            assert event["ts"] + event["dur"] <= ends[place // each] + 0.001
+            if name != "device":  # the device may be late by the time of a timestamp
+                assert event["ts"] >= inferences[place // each]["ts"] - 0.001
 
 
 def test_bad_input_is_a_sentence(tmp_path: Path) -> None:

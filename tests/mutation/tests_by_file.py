@@ -240,7 +240,7 @@ TESTS: dict[str, Sequence[str]] = {
     "plan": ("test_plan", "test_shared_weights", "test_stored"),
     "digests": ("test_digests", "test_shared_weights"),
     "recording": ("test_recorder",),
-    **dict.fromkeys(("bench", "profile", "speed"), ("test_measure",)),
+    **dict.fromkeys(("bench", "profile", "speed", "trace"), ("test_measure",)),
     "given": ("test_compare", "test_measure"),
     "program": ("test_shared_buffers", "test_held_memory", "test_runs", "test_upload"),
     "records": ("test_held_memory", "test_shapes", "test_lifetimes", "test_ort_lifetimes"),

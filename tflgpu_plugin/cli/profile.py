@@ -1,44 +1,97 @@
-"""`tflgpu profile MODEL`: measures the device time of each launch of a .tflite or .onnx model."""
+"""`tflgpu profile MODEL`: measures the launches of a .tflite or .onnx model on the device, and the
+nodes that its host computes on the CPU."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-import numpy as np
-
 from tflgpu_plugin import engine
-from tflgpu_plugin.engine import Instance, Partition
+from tflgpu_plugin.cli.given import inputs, options
+from tflgpu_plugin.engine import Partition
 from tflgpu_plugin.harness import subjects
-from tflgpu_plugin.harness.built import operators, placed, ran
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Port
+from tflgpu_plugin.harness.built import NOTHING, Built, operators
+from tflgpu_plugin.harness.compare import HostRun, Running
+from tflgpu_plugin.harness.inputs import Given
+from tflgpu_plugin.importer.partition import work
+from tflgpu_plugin.ir import Graph, Node, Plan
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.device import AdapterInfo
+from tflgpu_plugin.runtime.recording import Run, now, recorded
+
+NO_TIMESTAMPS = (
+    "This adapter cannot take timestamps inside a pass, or not as many as this model needs."
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments: a model with its inputs, in a host, with options of the plugin, and what the
+    adapter can do at most, if that is known: 1e9 operations and bytes per second."""
+
+    model: Path
+    given: Given
+    options: Mapping[str, str]
+    host: str | None = None
+    runs: int = 20
+    peak_gflops: float | None = None
+    peak_gbs: float | None = None
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a partition (numbered as in reports): its time on the device, and the host's
-    nodes that it computes, as operator and number."""
+    """One launch of a partition (numbered as in reports): its median time on the device, the host's
+    nodes that it computes (as operator and number, and by their names in the model), and what these
+    reach in all their launches: 1e9 operations and bytes of tensors per second, and the part of the
+    adapter's limit. None where that is not known."""
 
     partition: int
     kernel: str
     milliseconds: float
     nodes: tuple[str, ...]
+    names: tuple[str, ...]
+    gflops: float | None = None
+    gbs: float | None = None
+    of_limit: float | None = None
+
+
+@dataclass(frozen=True)
+class CpuNode:
+    """A node that the host computes on the CPU, and its median time."""
+
+    operator: str
+    name: str
+    milliseconds: float
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The inferences that were measured: begin and end of each, all runs of partitions, the
+    partitions' numbers in reports by those in runs, and what the host's profile tells."""
+
+    inferences: tuple[tuple[int, int], ...]
+    runs: tuple[Run, ...]
+    numbers: Mapping[int, int]
+    host_runs: tuple[HostRun, ...]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The launches in the order in which they run; `chosen_shapes` are those of
-    inputs with dynamic extents."""
+    """The launches and nodes in the order in which they run; the median time of an inference, and
+    the mean time outside of partitions, in the host and its own kernels; `chosen_shapes` are those
+    of inputs with dynamic extents."""
 
     model: str
     host: str
     adapter: str
+    inference_ms: float
+    outside_ms: float
     launches: tuple[Launch, ...]
+    cpu_nodes: tuple[CpuNode, ...]
+    recording: Recording = field(repr=False)
     chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -54,56 +107,124 @@ class Profile:
         return sorted(rows, key=lambda row: -row[2])
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"total_ms": self.total}
+        found = {name: value for name, value in vars(self).items() if name != "recording"}
+        for name in ("launches", "cpu_nodes"):
+            found[name] = [asdict(one) for one in found[name]]
+        return found | {"total_ms": self.total}
 
 
-def profiled(path: Path, options: Mapping[str, str], host: str | None, runs: int) -> Profile:
-    """Returns the device time of every launch of the partitions that one inference runs. Raises
-    ValueError or RuntimeError with a sentence, also when nothing is on the GPU or it has no
-    timestamps."""
-    subject, info = subjects.opened(path, host), _opened(options)
-    with engine.watch() as built:
-        running = subject.start(options)
-        running.run()
-        launches = [
-            launch
-            for number, partition, instance in placed(ran(built), running.report())
-            for launch in _launches(number, partition, instance, runs)
-        ]
-    return Profile(path.name, subject.host, info.name, tuple(launches), subject.chosen_shapes)
+def request(model: Path, arguments: Mapping[str, Any]) -> Request:
+    """Returns the request of the command-line arguments. Raises BadInput."""
+    get = arguments.__getitem__
+    return Request(model, inputs(arguments), options(arguments), get("host"), get("runs"),
+                   get("peak_gflops"), get("peak_gbs"))  # fmt: skip
 
 
-def _launches(number: int, partition: Partition, instance: Instance, runs: int) -> list[Launch]:
-    names = operators(partition)
-    times = launch_times(instance, runs)
-    return [
-        Launch(number, made.label, taken, tuple(names.get(n, str(n)) for n in made.nodes))
-        for made, taken in zip(instance.plan.dispatches, times, strict=True)
-    ]
-
-
-def launch_times(instance: Instance, runs: int) -> list[float]:
-    """Returns milliseconds on the device of each launch of the plan, medians of `runs` runs on
-    seeded values after one that is not counted. Raises native.NativeError with a sentence when the
-    adapter has no timestamps."""
-    inputs, states = _values(instance.plan.inputs), _values(instance.plan.states)
-    found = []
-    for _ in range(1 + runs):
-        found.append(np.diff(instance.timestamps(inputs, states)) / 1e6)
-    return [float(time) for time in np.median(found[1:], axis=0)]
-
-
-def _values(ports: Sequence[Port]) -> list[Array]:
-    """Returns an array per port: floats in 0 to 1, and zeros for types that may be indices."""
-    random = np.random.default_rng(0)
-    kinds = [(port.shape, np.dtype(NUMPY_DTYPES[port.dtype])) for port in ports]
-    return [
-        random.random(shape).astype(kind) if kind.kind == "f" else np.zeros(shape, kind)
-        for shape, kind in kinds
-    ]
-
-
-def _opened(options: Mapping[str, str]) -> AdapterInfo:
-    info = adapter.select(parse(options).adapter)
+def profiled(request: Request, progress: Callable[[float], None] = lambda part: None) -> Profile:
+    """Measures inferences after one that is not counted. Raises ValueError or RuntimeError with a
+    sentence, also when nothing is on the GPU or it has no timestamps."""
+    subject = subjects.opened(request.model, request.host, request.given)
+    info = adapter.select(parse(request.options).adapter)
     adapter.open_device(info)
-    return info
+    with engine.watch() as built:
+        running = subject.start(request.options, profiled=True)
+        running.run()
+        found = _recorded(running, request.runs, progress)
+    if not found.runs:
+        raise RuntimeError(NOTHING)
+    if not all(run.timestamps for run in found.runs):
+        raise RuntimeError(NO_TIMESTAMPS)
+    launches = [*_launches(found, built)]
+    times = [end - begin for begin, end in found.inferences]
+    outside = (sum(times) - sum(run.end - run.start for run in found.runs)) / len(times)
+    return Profile(request.model.name, subject.host, info.name, median(times) / 1e6, outside / 1e6,
+                   tuple(_with_limits(launches, request)), tuple(_cpu_nodes(found.host_runs)),
+                   found, subject.chosen_shapes)  # fmt: skip
+
+
+def _recorded(running: Running, count: int, progress: Callable[[float], None]) -> Recording:
+    inferences = []
+    with recorded() as runs:
+        for done in range(1, count + 1):
+            begin = now()
+            running.run()
+            inferences.append((begin, now()))
+            progress(done / count)
+    numbers = {one.key: one.number for one in running.report().partitions}
+    return Recording(tuple(inferences), tuple(runs), numbers, tuple(running.host_runs()[-count:]))
+
+
+def _launches(found: Recording, built: Built) -> Iterator[Launch]:
+    """Yields the launches of each plan that has run. A plan may run several times in an inference,
+    in a loop."""
+    groups: dict[tuple[int, tuple[str, ...]], list[Run]] = {}
+    for run in found.runs:
+        groups.setdefault((run.partition, run.labels), []).append(run)
+    order = sorted(groups, key=lambda group: found.numbers.get(group[0], 0))
+    for group in order:
+        runs = [[*run.launches()] for run in groups[group]]
+        each = len(runs) / len(found.inferences)
+        times = [median(end - begin for _, begin, end in launch) * each / 1e6
+                 for launch in zip(*runs, strict=True)]  # fmt: skip
+        plain = [
+            Launch(found.numbers.get(group[0], 0), kernel, taken, (), tuple(names.split(", ")))
+            for (kernel, _, names), taken in zip(
+                (label.partition(": ") for label in group[1]), times, strict=True
+            )
+        ]
+        yield from _explained(plain, group, built)
+
+
+def _explained(
+    launches: Sequence[Launch], group: tuple[int, tuple[str, ...]], built: Built
+) -> Iterable[Launch]:
+    """Returns the launches of a plan with the host's nodes and what they reach."""
+    for partition, instance in built:
+        if (partition.number, tuple(instance.labels.split("\n"))) == group:
+            return _reached(launches, partition, instance.plan)
+    return launches  # a stored plan, whose graph was not needed
+
+
+def _reached(launches: Sequence[Launch], partition: Partition, plan: Plan) -> Iterator[Launch]:
+    graph, words, own = partition.graph, operators(partition), dict[int, list[Node]]()
+    if all(graph.shape(port.tensor) == port.shape for port in plan.inputs):
+        for node in graph.nodes:
+            for source in node.sources or (node.id,):
+                own.setdefault(source, []).append(node)
+    seconds: dict[tuple[int, ...], float] = {}
+    for made, launch in zip(plan.dispatches, launches, strict=True):
+        seconds[made.nodes] = seconds.get(made.nodes, 0) + launch.milliseconds / 1e3
+    for made, launch in zip(plan.dispatches, launches, strict=True):
+        one = replace(launch, nodes=tuple(words.get(n, str(n)) for n in made.nodes))
+        nodes = {node.id: node for n in made.nodes for node in own.get(n, ())}
+        if nodes and (taken := seconds[made.nodes] * 1e9):
+            part = replace(graph, nodes=tuple(nodes.values()))
+            one = replace(one, gflops=2 * work(part) / taken, gbs=_moved(part) / taken)
+        yield one
+
+
+def _moved(part: Graph) -> int:
+    """Returns the bytes of the tensors that these nodes read or write, not those between them."""
+    made = {t for node in part.nodes for t in node.outputs}
+    read = {t for node in part.nodes for t in node.reads}
+    return sum(part.tensors[t].bytes for t in made ^ read)
+
+
+def _with_limits(launches: Iterable[Launch], request: Request) -> Iterator[Launch]:
+    """Yields the launches with the larger of the parts of both limits."""
+    for one in launches:
+        parts = [
+            reached / limit
+            for reached, limit in ((one.gflops, request.peak_gflops), (one.gbs, request.peak_gbs))
+            if reached is not None and limit is not None
+        ]
+        yield replace(one, of_limit=max(parts)) if parts else one
+
+
+def _cpu_nodes(runs: Sequence[HostRun]) -> Iterator[CpuNode]:
+    times: dict[tuple[str, str], list[int]] = {}
+    for run in runs:
+        for node in run.nodes:
+            times.setdefault((node.operator, node.name), []).append(node.end - node.begin)
+    for (operator, name), taken in times.items():
+        yield CpuNode(operator, name, median(taken) * len(taken) / len(runs) / 1e6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -29,6 +30,8 @@ _runs = click.option(
     "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
 )
 
+_above = click.FloatRange(min=0, min_open=True)
+
 
 def _show_measured(found: Any) -> None:
     from tflgpu_plugin.harness import inputs
@@ -45,7 +48,7 @@ def _show_measured(found: Any) -> None:
 @click.option("--warmup", default=2, type=click.IntRange(min=0), show_default=True,
               help="Inferences of each engine before those that are timed.")  # fmt: skip
 @_runs
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), callback=finite,
+@click.option("--seconds", type=_above, callback=finite,
               help="Run for this long instead, all engines together.")  # fmt: skip
 @click.option("--max-ms", type=click.FloatRange(min=0), callback=finite,
               help="Exit with status 1 if the median on the GPU is larger (on the CPU, "
@@ -116,24 +119,72 @@ def _show_bench(found: Any) -> None:
 
 @click.command()
 @click.argument("model", type=existing)
-@prepared
+@click.option("--sort", type=click.Choice(["order", "time"]), default="order", show_default=True,
+              help="List launches as they run, or the longest first.")  # fmt: skip
+@click.option("--top", type=click.IntRange(min=1), help="List only the first of them.")
+@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json",
+              help="Write a timeline for ui.perfetto.dev or chrome://tracing.")  # fmt: skip
+@click.option("--peak-gflops", type=_above, callback=finite, help="1e9 float operations per second "
+              "of this adapter, as its maker states them.")  # fmt: skip
+@click.option(
+    "--peak-gbs", type=_above, callback=finite, help="1e9 bytes per second of its memory."
+)
 @_runs
+@fed
+@adapter_option
+@prepared
 @as_json
-def profile(model: Path, given: dict[str, str], host: str | None, runs: int, as_json: bool) -> None:
-    """Show the device time of MODEL, launch by launch, from timestamps."""
-    from tflgpu_plugin.cli import profile as measure
+def profile(
+    model: Path, sort: str, top: int | None, trace: Path | None, as_json: bool, **arguments: Any
+) -> None:
+    """Show the device time of MODEL, launch by launch, from timestamps, and the nodes that its host
+    computes on the CPU.
 
-    found = measure.profiled(model, given, host, runs)
+    GFLOP/s and GB/s are what the nodes of a launch reach, by their multiply-adds and the bytes of
+    their tensors in the model. The limits of an adapter are not known to WebGPU; give
+    --peak-gflops and --peak-gbs to see the part of them."""
+    from tflgpu_plugin.cli import profile as measure, trace as tracing
+
+    with progress("Profiling") as done:
+        found = measure.profiled(measure.request(model, arguments), done)
+    if trace is not None:
+        trace.write_text(json.dumps(tracing.trace(found)), encoding="utf-8")
     if as_json:
         return print_json(found.as_json())
     _show_measured(found)
-    share = 100 / (found.total or 1)
-    table(["partition", "ms", "%", "kernel", "nodes"], [
+    _show_launches(found, sort, top)
+    if trace is not None:
+        console.print(f"\nWrote {trace}.")
+
+
+def _show_launches(found: Any, sort: str, top: int | None) -> None:
+    share, launches = 100 / (found.total or 1), list(found.launches)
+    if sort == "time":
+        launches.sort(key=lambda one: -one.milliseconds)
+    limits = any(one.of_limit is not None for one in launches)
+    head = ["partition", "ms", "%", "GFLOP/s", "GB/s", *(["% of limit"] if limits else []),
+            "kernel", "nodes"]  # fmt: skip
+    table(head, [
         [str(one.partition), f"{one.milliseconds:.3f}", f"{one.milliseconds * share:.1f}",
-         one.kernel, ", ".join(one.nodes)] for one in found.launches
+         _known(one.gflops), _known(one.gbs),
+         *([_known(one.of_limit and 100 * one.of_limit)] if limits else []),
+         one.kernel, ", ".join(one.nodes or one.names)] for one in launches[:top]
     ])  # fmt: skip
-    console.print(f"\n{found.total:.2f} ms on the device in {len(found.launches)} launches")
+    console.print(
+        f"\n{found.total:.2f} ms on the device in {len(found.launches)} launches; an inference "
+        f"takes {found.inference_ms:.2f} ms with timestamps, {found.outside_ms:.2f} of them in the "
+        "host and its own kernels"
+    )
     table(["kernel", "launches", "ms", "%"], [
         [name, str(count), f"{taken:.3f}", f"{taken * share:.1f}"]
         for name, count, taken in found.by_kernel()
     ])  # fmt: skip
+    if found.cpu_nodes:
+        console.print("\nOn the CPU:")
+        table(["operator", "ms", "node"], [
+            [one.operator, f"{one.milliseconds:.3f}", one.name] for one in found.cpu_nodes
+        ])  # fmt: skip
+
+
+def _known(number: float | None) -> str:
+    return "-" if number is None else f"{number:.1f}"

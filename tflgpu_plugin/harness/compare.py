@@ -33,13 +33,35 @@ ONE_SET = "CPU"  # the reference in a host that has one set of CPU kernels
 
 
 @dataclass(frozen=True)
+class HostNode:
+    """A node that a host computed on the CPU: its operator and name, and its begin and end, in
+    nanoseconds since the host began the inference."""
+
+    operator: str
+    name: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class HostRun:
+    """An inference by the clock of the host: its time in nanoseconds, and its nodes on the CPU. The
+    time of a loop contains those of its body."""
+
+    taken: int
+    nodes: tuple[HostNode, ...]
+
+
+@dataclass(frozen=True)
 class Running:
     """A model that is ready. `run` does one inference and returns the outputs, which have these
-    names; `report` returns the report of its nodes."""
+    names; `report` returns the report of its nodes. `host_runs` ends the host's profile, if there
+    is one, and returns all inferences in order."""
 
     names: list[str]
     run: Callable[[], list[Array]]
     report: Callable[[], Report]
+    host_runs: Callable[[], list[HostRun]] = list
 
 
 class Subject(Protocol):
@@ -56,8 +78,11 @@ class Subject(Protocol):
     @property
     def chosen_shapes(self) -> Mapping[str, list[int]]: ...
 
-    def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
-        """Prepares the model on CPU kernels, or with options through this plugin."""
+    def start(
+        self, options: Mapping[str, Any] | None, kernels: str = FASTEST, profiled: bool = False
+    ) -> Running:
+        """Prepares the model on CPU kernels, or with options through this plugin; `profiled`: with
+        the host's profile, if it has one."""
 
     def fixed(self) -> Subject:
         """Returns the model with static shapes: those of the values of its inputs."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -15,7 +18,16 @@ import numpy as np
 import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.harness import inputs, protobuf
-from tflgpu_plugin.harness.compare import FASTEST, ONE_SET, REFERENCE, Array, Running, thinned
+from tflgpu_plugin.harness.compare import (
+    FASTEST,
+    ONE_SET,
+    REFERENCE,
+    Array,
+    HostNode,
+    HostRun,
+    Running,
+    thinned,
+)
 from tflgpu_plugin.harness.hosts import THREADS
 from tflgpu_plugin.harness.inputs import BadInput
 
@@ -31,6 +43,7 @@ SUMS = (
     4096  # checksums of texts have few values, so that the least difference exceeds the tolerance
 )
 DAMAGED = "It is not an ONNX model, or it is damaged or cut short; fetch the file again."
+KERNEL_TIME = "_kernel_time"  # at the end of the name of an event for a node
 OPEN = 224  # chosen for a dynamic height or width; other dynamic extents are 1
 
 
@@ -110,8 +123,12 @@ class OnnxModel:
         """Returns the provider's kernels, first without and then with graph optimizations."""
         return {REFERENCE: ONE_SET, FASTEST: ONE_SET}
 
-    def start(self, options: Mapping[str, str] | None, kernels: str = FASTEST) -> Running:
-        opened = session(self.model, options, kernels != REFERENCE)
+    def start(
+        self, options: Mapping[str, str] | None, kernels: str = FASTEST, profiled: bool = False
+    ) -> Running:
+        folder = tempfile.TemporaryDirectory() if profiled else None
+        prefix = str(Path(folder.name, "profile")) if folder else ""
+        opened = session(self.model, options, kernels != REFERENCE, prefix)
 
         def run() -> list[Array]:
             try:
@@ -121,7 +138,12 @@ class OnnxModel:
                     raise
                 raise BadInput(inputs.refused(HOST, error, self.chosen_shapes)) from error
 
-        return Running([o.name for o in opened.get_outputs()], run, lambda: report(opened))
+        def profile() -> list[HostRun]:
+            with folder or nullcontext():
+                return host_runs(Path(opened.end_profiling()))
+
+        names = [o.name for o in opened.get_outputs()]
+        return Running(names, run, lambda: report(opened), profile if profiled else list)
 
     def fixed(self) -> OnnxModel:
         shapes = {name: value.shape for name, value in self.feeds.items()}
@@ -144,6 +166,28 @@ class OnnxModel:
         opened = session(self.probed(inner).model, optimized=False)
         floats = {v.name for v in opened.get_outputs() if v.type == "tensor(float)"}
         return self.probed(thinned([name for name in inner if name in floats]))
+
+
+def host_runs(profile: Path) -> list[HostRun]:
+    """Returns the inferences in a profile of onnxruntime, without the nodes of our provider."""
+    events = sorted(json.loads(profile.read_text("utf-8")), key=lambda event: event["ts"])
+    ours, found = tflgpu_plugin.get_ep_names(), []
+    nodes = [
+        event for event in events
+        if event["cat"] == "Node" and event["name"].endswith(KERNEL_TIME)
+        and event["args"].get("provider") not in ours
+    ]  # fmt: skip
+    for run in (event for event in events if event["name"] == "model_run"):
+        start, taken = run["ts"], run["dur"]
+        mine = (event for event in nodes if start <= event["ts"] <= start + taken)
+        found.append(HostRun(taken * 1000, tuple(_host_node(event, start) for event in mine)))
+    return found
+
+
+def _host_node(event: Mapping[str, Any], start: int) -> HostNode:
+    begin, name = event["ts"] - start, event["name"].removesuffix(KERNEL_TIME)
+    end = begin + event["dur"]
+    return HostNode(event["args"]["op_name"], name, begin * 1000, end * 1000)
 
 
 def results(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
@@ -247,10 +291,18 @@ def opened(
     return ort.InferenceSession(model, ours(settings, options, place), enable_fallback=0)
 
 
-def session(model: File, options: Mapping[str, str] | None = None, optimized: bool = True) -> Any:
-    """Returns a session on our provider with these options or, without any, on the CPU provider.
-    Raises NoAdapter or ValueError for ours, for the CPU provider what onnxruntime raises."""
+def session(
+    model: File,
+    options: Mapping[str, str] | None = None,
+    optimized: bool = True,
+    profile: str = "",
+) -> Any:
+    """Returns a session on our provider with these options or, without any, on the CPU provider;
+    `profile` is the start of the name of onnxruntime's profile. Raises NoAdapter or ValueError for
+    ours, for the CPU provider what onnxruntime raises."""
     given = settings(optimized, THREADS)
+    if profile:
+        given.enable_profiling, given.profile_file_prefix = True, profile
     if model.folder:
         given.add_session_config_entry(FOLDER, model.folder)
     if options is None:

@@ -47,7 +47,9 @@ class TfliteModel:
     def judges(self) -> Mapping[str, str]:
         return JUDGES
 
-    def start(self, options: Mapping[str, Any] | None, kernels: str = FASTEST) -> Running:
+    def start(
+        self, options: Mapping[str, Any] | None, kernels: str = FASTEST, profiled: bool = False
+    ) -> Running:
         delegates = [] if options is None else [self.runner.delegate(options)]
         with self._explained():
             interpreter = self.runner.made(self.content, kernels, experimental_delegates=delegates)
