@@ -18,7 +18,7 @@ from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import hosts, inputs, onnx, tflite
 
 pytestmark = pytest.mark.adapter
-COMMANDS = (("demo", "--model"), ("bench",), ("profile",))
+COMMANDS = (("demo",), ("bench",), ("profile",))
 
 
 def onnx_file(folder: Path, op: str, **attributes: Any) -> Path:

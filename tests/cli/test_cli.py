@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ from tflgpu_plugin.cli import doctor, exits, tables
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import hosts
+from tflgpu_plugin.harness.inputs import Given
 from tflgpu_plugin.providers.onnxruntime import registration
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
@@ -69,6 +71,60 @@ def test_every_command_has_json_and_help() -> None:
     for words, command in commands():
         assert "--json" in invoke(*words, "--help").output, words
         assert command.help, words
+
+
+def test_help_lists_whole_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = " ".join(invoke("--help").stdout.split())
+    for words, command in commands():
+        first = " ".join((command.help or "").split("\n\n")[0].split())
+        if len(words) == 1:
+            assert f" {words[0]} {first.partition('. ')[0].rstrip('.')}." in text
+    assert " cache Show or delete the files" in text
+    monkeypatch.setattr(main.commands["bench"], "hidden", True)
+    assert " bench " not in invoke("--help").stdout
+
+
+# Commands that do not run the model, or get its inputs as arguments.
+WITHOUT_INPUTS = {"check", "kernels", "profile", "run"}
+
+
+def test_commands_take_a_model_with_the_same_flags() -> None:
+    found = {}
+    for words, command in commands():
+        flags = {flag for one in command.params if not getattr(one, "hidden", False)
+                 for flag in one.opts}  # fmt: skip
+        if "model" in flags:
+            found[words[0]] = flags
+            assert command.params[0].name == "model", words
+            assert {"--host", "--option", "--json"} <= flags, words
+    assert len(found) == 8
+    needed = {"--adapter", "--input", "--shape", "-o"}
+    lacking = {name: needed - flags for name, flags in found.items() if not needed <= flags}
+    assert lacking.keys() <= WITHOUT_INPUTS | {"bugreport"}, lacking
+
+
+def test_a_demo_of_one_model(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The argument stands for the former option --model."""
+    requests, adapters = list[demo.Request](), list[Any]()
+
+    def select(wanted: Any = None) -> Any:
+        adapters.append(wanted)
+        return SimpleNamespace(software=False)
+
+    def run(request: demo.Request) -> Any:
+        requests.append(request)
+        return SimpleNamespace(ok=True, as_json=dict)
+
+    monkeypatch.setattr(adapter, "select", select)
+    monkeypatch.setattr(demo, "run", run)
+    flags = ("--adapter", "1", "-o", "force=1", "--shape", "x=1x2", "--host", "h", "--runs", "3")
+    for words in ((model, "--seed", "7"), ("--model", model, "--seed", "7"), ()):
+        answer("demo", *flags, *words)
+    inputs = Given(None, 127.5, 127.5, 7, {}, {"x": (1, 2)})
+    given = demo.Request(Path(model), inputs, None, "h", {"force": "1", "adapter": "1"}, 3)
+    assert requests[:2] == [given, given] and requests[2].model is None
+    assert adapters == ["1"] * 3
+    assert "Name one model" in refused("demo", model, "--model", model)
 
 
 def test_ops_has_every_form() -> None:
@@ -220,7 +276,7 @@ def test_check_where_stderr_is_closed(model: str) -> None:
 @pytest.mark.adapter
 def test_bad_input_for_the_device_is_a_sentence(model: str) -> None:
     assert "The options are: " in refused("check", model, "-o", "speed=11")
-    assert "not a TFLite model" in refused("demo", "--model", __file__)
+    assert "not a TFLite model" in refused("demo", __file__)
     assert "No adapter matches" in refused("demo", "--adapter", "voodoo")
 
 

@@ -99,8 +99,12 @@ def test_bad_inputs_get_a_sentence(tmp_path: Path) -> None:
         inputs.make([detail], inputs.Given(text, 127.5, 127.5))
     with pytest.raises(inputs.BadInput, match="takes no picture"):
         inputs.make([detail | {"shape": [1, 10]}], inputs.Given(text, 127.5, 127.5))
-    with pytest.raises(inputs.BadInput, match="need a model"):
-        demo.run(demo.Request(labels=_labels(tmp_path)))
+    shaped, filed = inputs.Given(shapes={"x": (1,)}), inputs.Given(files={"x": text})
+    for given, labels in ((inputs.Given(), _labels(tmp_path)), *(
+        (one, None) for one in (shaped, filed, inputs.Given(text))
+    )):  # fmt: skip
+        with pytest.raises(inputs.BadInput, match="Inputs and labels need a model"):
+            demo.run(demo.Request(given=given, labels=labels))
 
 
 def _labels(folder: Path) -> Path:
@@ -248,7 +252,7 @@ def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
     path, image = tmp_path / "x.onnx", tmp_path / "white.png"
     path.write_bytes(proto.SerializeToString())
     Image.new("RGB", (7, 5), (255, 0, 0)).save(image)
-    result = demo.run(demo.Request(path, image, _labels(tmp_path), runs=1))
+    result = demo.run(demo.Request(path, inputs.Given(image), _labels(tmp_path), runs=1))
     assert result.ok and result.tflite is None and not result.missing, result.as_json()
     found = result.as_json()
     assert (found["nodes_on_gpu"], found["model"]) == (58, "x.onnx")

@@ -110,7 +110,7 @@ def test_names_are_whole_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 COMMANDS = {
     "info": [], "check": ["{tflite}"], "kernels": ["{tflite}"], "bench": ["{tflite}"],
-    "profile": ["{tflite}"], "demo": ["--model", "{tflite}"],
+    "profile": ["{tflite}"], "demo": ["{tflite}"],
     "run": ["{tflite}", "{input}", "--out", "{out}"],
 }  # fmt: skip
 

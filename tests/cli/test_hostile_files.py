@@ -70,7 +70,6 @@ def test_what_is_no_model_file(
     make(path)
     given = {
         "run": [str(path), str(tmp_path / "x.npy"), "--out", str(tmp_path / "out")],
-        "demo": ["--model", str(path)],
     }
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
     result = CliRunner().invoke(main, [command, *given.get(command, [str(path)])])

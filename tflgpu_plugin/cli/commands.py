@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,10 @@ from tflgpu_plugin.cli.shared import (
     as_json,
     console,
     existing,
-    host_option,
+    fed,
     option_pairs,
     prepared,
     print_json,
-    scaled,
     show_agreements,
 )
 from tflgpu_plugin.cli.speed import bench, profile
@@ -114,16 +114,12 @@ def kernels(
 
 
 @main.command()
-@click.option(
-    "--model",
-    type=existing,
-    help="A .tflite or .onnx file; without it the demo's own MobileNet v1, in both hosts.",
-)
-@click.option("--image", type=existing, help="A picture for the model.")
+@click.argument("model", type=existing, required=False)
+@click.option("--model", "former", type=existing, hidden=True)  # the argument's former spelling
 @click.option("--labels", type=existing, help="Class names, one per line.")
-@host_option
+@partial(fed, mean=127.5, std=127.5)
 @adapter_option
-@scaled(127.5, 127.5)
+@prepared
 @click.option(
     "--runs",
     default=10,
@@ -132,15 +128,28 @@ def kernels(
     show_default=True,
 )
 @as_json
-def demo(as_json: bool, **given: Any) -> None:
-    """Run a model on the CPU and on the GPU and compare. Exit status 1 when they disagree."""
+def demo(
+    model: Path | None, former: Path | None, labels: Path | None, runs: int, as_json: bool,
+    **arguments: Any,
+) -> None:  # fmt: skip
+    """Run MODEL on the CPU and on the GPU and compare. Exit status 1 when they disagree.
+
+    MODEL is a .tflite or .onnx file; without it the demo's own MobileNet v1 runs, in both hosts."""
     from tflgpu_plugin import demo as demonstration
+    from tflgpu_plugin.cli import given
+    from tflgpu_plugin.options import parse
     from tflgpu_plugin.runtime import adapter
 
-    used = adapter.select(given["adapter"])
+    if model and former:
+        raise click.UsageError("Name one model: the argument MODEL stands for --model.")
+    plugin = given.options(arguments)
+    used = adapter.select(parse(plugin).adapter)
     if used.software and not as_json:
         console.print(f"{used.name} is a software adapter: this run proves answers, not speed.\n")
-    result = demonstration.run(demonstration.Request(**given))
+    inputs, host = given.inputs(arguments), arguments["host"]
+    result = demonstration.run(
+        demonstration.Request(model or former, inputs, labels, host, plugin, runs)
+    )
     if as_json:
         print_json(result.as_json())
     else:

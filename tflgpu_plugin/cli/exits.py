@@ -16,6 +16,7 @@ import click
 from tflgpu_plugin.errors import REPORT, debugging
 
 FINE, DIFFERS, UNUSABLE, NO_ADAPTER, INTERRUPTED = 0, 1, 2, 3, 130
+WHOLE = 1 << 20  # characters, for a text that is not cut
 EXPECTED = (
     ValueError,
     RuntimeError,
@@ -37,7 +38,13 @@ class NothingToRunOn(Sentence):
 
 
 class Commands(click.Group):
-    """A group of commands whose exceptions become a sentence and a status."""
+    """A group of commands whose exceptions become a sentence and a status. Its help lists the whole
+    first sentence of each command, which click would cut."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        shown = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl([(n, self.commands[n].get_short_help_str(WHOLE)) for n in shown])
 
     def main(self, *args: Any, **more: Any) -> Any:
         with _written():

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from tflgpu_plugin.cli.exits import Sentence
+from tflgpu_plugin.cli.exits import Commands, Sentence
 from tflgpu_plugin.cli.shared import as_json, console, megabytes, print_json, table
 
 
@@ -20,10 +20,9 @@ from tflgpu_plugin.cli.shared import as_json, console, megabytes, print_json, ta
 @click.option("--adapter", help="Also show what is refused on this adapter and its driver.")
 @as_json
 def ops(name: str | None, markdown: bool, adapter: str | None, as_json: bool) -> None:
-    """Show the operators that run on the GPU.
+    """Show the operators that run on the GPU, or those with NAME in their names.
 
-    With NAME, only those whose name contains it: `tflgpu ops conv`. Versions are given per edition
-    of the documentation, with types and further conditions."""
+    Each has versions, per edition of the documentation, types and further conditions."""
     from tflgpu_plugin.cli import tables
 
     if markdown:
@@ -89,7 +88,7 @@ def env(as_json: bool) -> None:
         console.print(sentence, style="yellow")
 
 
-@click.group()
+@click.group(cls=Commands)
 def cache() -> None:
     """Show or delete the files that are kept between runs."""
 

@@ -52,10 +52,12 @@ from tflgpu_plugin.cli.shared import (
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    help="Processes on this machine; by default one for each of --adapters.",
+    help="Processes on this machine; by default one for each adapter named.",
 )
 @click.option(
+    "--adapter",
     "--adapters",
+    "adapters",
     metavar="LIST",
     help="Names or indices with commas, assigned to workers cyclically; or `all`.",
 )

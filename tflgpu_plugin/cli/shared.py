@@ -84,14 +84,13 @@ def scaled(mean: float, std: float) -> Callable[[F], F]:
 
 
 _INPUTS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--image", type=existing, help="A picture for the model."),
-    scaled(0.0, 1.0),
     click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy",
                  help="An input's values."),
     click.option("--shape", "shapes", multiple=True, metavar="NAME=1x512",
                  help="An input's shape."),
     click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs."),
 )  # fmt: skip
+_image = click.option("--image", type=existing, help="A picture for the model.")
 _rtol = click.option(
     "--rtol",
     type=click.FloatRange(min=0),
@@ -100,11 +99,12 @@ _rtol = click.option(
 )
 
 
-def fed(command: F) -> F:
-    """Adds the options of commands that run a model on given inputs (see `given.inputs`)."""
+def fed(command: F, mean: float = 0.0, std: float = 1.0) -> F:
+    """Adds the options of commands that run a model on given inputs (see `given.inputs`), with
+    these defaults for the scale of pictures."""
     for option in reversed(_INPUTS):
         command = option(command)
-    return command
+    return _image(scaled(mean, std)(command))
 
 
 def compared(command: F) -> F:

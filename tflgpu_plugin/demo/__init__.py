@@ -26,16 +26,14 @@ TFLITE, ONNX = "TensorFlow Lite", "ONNX Runtime"
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments of a demo; without a model it is the demo's own network. Float pictures are
-    scaled by (pixel - mean) / std."""
+    """The arguments of a demo, with options of the plugin; without a model it is the demo's own
+    network, which takes no inputs."""
 
     model: Path | None = None
-    image: Path | None = None
+    given: Given = subjects.PLAIN
     labels: Path | None = None
     host: str | None = None
-    adapter: str | None = None
-    mean: float = 127.5
-    std: float = 127.5
+    options: Mapping[str, str] = field(default_factory=dict)
     runs: int = 10
 
 
@@ -108,22 +106,22 @@ def run(request: Request) -> Result:
     """Runs the comparison. Raises BadInput or NoHost with a sentence; RuntimeError and ValueError
     come from the host."""
     names = inputs.labels(request.labels) if request.labels else None
-    options = {"adapter": request.adapter} if request.adapter else {}
     if request.model is None:
-        if request.image or request.labels:
-            raise BadInput("An image or labels need a model: pass the model, too.")
-        return _own(request, options)
-    given = Given(request.image, request.mean, request.std)
-    subject = subjects.opened(request.model, request.host, given)
-    found, title = compare(subject, options, request.runs), request.model.name
+        given = request.given
+        if given.image or given.files or given.shapes or request.labels:
+            raise BadInput("Inputs and labels need a model: pass the model, too.")
+        return _own(request)
+    subject = subjects.opened(request.model, request.host, request.given)
+    found, title = compare(subject, request.options, request.runs), request.model.name
     classes = top_classes(found, names) if names else []
     if isinstance(subject, onnx.OnnxModel):
         return Result(title, None, found, classes)
     return Result(title, found, None, classes)
 
 
-def _own(request: Request, options: dict[str, str]) -> Result:
+def _own(request: Request) -> Result:
     """Returns the result of the demo's network in both hosts, or in the one that is asked for."""
+    options = request.options
     title, made, missing = "MobileNet v1 1.0 224, seeded weights", network.build(), {}
     tflite = other = None
     if request.host != onnx.HOST:
