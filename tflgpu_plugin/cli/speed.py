@@ -98,7 +98,7 @@ def _csv_rows(found: Any) -> Iterator[list[Any]]:
 
 def _show_bench(found: Any) -> None:
     _show_measured(found)
-    head = ["engine", "first result ms", "mean", "p50", "p90", "p99", "max", "per second",
+    head = ["engine", "first result ms", "mean ms", "p50", "p90", "p99", "max", "per second",
             "largest difference"]  # fmt: skip
     table(head, [
         [t.engine, f"{t.first_ms:.0f}",
