@@ -330,7 +330,7 @@ TESTS: dict[str, Sequence[str]] = {
     "submission": (*_NATIVE, "test_survival", "test_waiting"),
     **dict.fromkeys(
         ("run", "run_ports"),
-        ("test_tflite_integers", "test_ort_device_memory", "test_waiting", *_NATIVE),
+        ("test_tflite_integers", "test_ort_device_memory", "test_waiting", "test_faults", *_NATIVE),
     ),
     **dict.fromkeys(("tensor_blocks", "tensor_ports", "tensors", "habits", "readback"), _TENSORS),
     "slots": (*_TENSORS, *_NATIVE),

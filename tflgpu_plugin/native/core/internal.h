@@ -351,6 +351,7 @@ struct tg_replay {
   tgi_timestamping prepared_timestamping;
   uint64_t prepared_shape;         /* `shape` when `prepared` was encoded */
   bool prepared_keeps_states;
+  bool states_are_ahead;           /* a run has changed the states on the device, and then failed; under run_lock */
   uint64_t shape;                  /* number of the present setting, 0 for that of the creation; under run_lock */
   struct tgi_symbols *symbols;     /* of the present setting, or NULL */
   uint32_t repeats;                /* successful runs with the present setting */

@@ -138,7 +138,10 @@ static int run_locked(tgi_run *r, tg_error *err) {
   if (tgi_reshape(r->replay, r->setting, err) || tgi_ports_check(r, err)) return 1;
   if (r->timestamps && tgi_timestamps_ready(r->replay, err)) return 1;
   tgi_ports_write_mapped(r);
-  if (submit(r, &ticket, err) || finish(r, &ticket, err)) return 1;
+  if (submit(r, &ticket, err)) return 1;
+  r->replay->states_are_ahead = r->keeps_states;
+  if (finish(r, &ticket, err)) return 1;
+  r->replay->states_are_ahead = false;
   r->traffic.nanoseconds = tgi_now() - r->traffic.start;
   if (r->replay->repeats < UINT32_MAX) r->replay->repeats++;
   return r->timestamps ? tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err) : 0;
@@ -195,12 +198,14 @@ static int read_output(tg_replay *replay, size_t index, void *host, uint64_t byt
     return tgi_fail(err, "Output %zu has %llu bytes on the GPU, but %llu are asked for.", index,
                     (unsigned long long)slot->bytes, (unsigned long long)bytes);
   if (!bytes) return 0;
+  if (tgi_check_alive(replay->device, err)) return 1;
+  if (index >= replay->output_count && replay->states_are_ahead) return tgi_states_lost(err);
   tg_buffer *staging = tgi_can_map(slot, WGPUMapMode_Read) ? slot->buffer : replay->readback;
   tgi_ports_take_back(replay);
   tgi_device_lock(replay->device);
   tgi_unmap_ports(replay);
   tgi_device_unlock(replay->device);
-  if (tgi_check_alive(replay->device, err) || tgi_buffer_read(slot->buffer, staging, host, slot->bytes, err)) return 1;
+  if (tgi_buffer_read(slot->buffer, staging, host, slot->bytes, err)) return 1;
   atomic_fetch_add(&replay->downloaded, slot->bytes);
   return 0;
 }

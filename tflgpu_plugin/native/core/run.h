@@ -53,6 +53,7 @@ void tgi_ports_start_readbacks(const tgi_run *r, WGPUSubmissionIndex index);   /
 void tgi_ports_list_mappings(tgi_run *r);
 void tgi_ports_keep_inputs(const tgi_run *r);
 int tgi_ports_take_outputs(tgi_run *r, tg_error *err);
+int tgi_states_lost(tg_error *err);   /* writes that the states on the device are those of a run that failed; returns 1 */
 
 /* ---- timestamps.c --------------------------------------------------------------------------------------------------- */
 

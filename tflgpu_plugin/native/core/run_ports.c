@@ -27,6 +27,8 @@ static int check_list(const tgi_run *r, const char *what, const tg_port *ports, 
   return 0;
 }
 
+int tgi_states_lost(tg_error *err) { return tgi_fail(err, "A run changed the states on the GPU, and then failed."); }
+
 int tgi_ports_check(const tgi_run *r, tg_error *err) {
   const tg_replay *replay = r->replay;
   if (tgi_check_alive(replay->device, err) ||
@@ -37,6 +39,8 @@ int tgi_ports_check(const tgi_run *r, tg_error *err) {
   for (size_t i = 0; i < replay->input_count; i++)
     if (!r->inputs[i].device && !r->inputs[i].host && replay->inputs[i].bytes)
       return tgi_fail(err, "Input %zu of the partition has no data.", i);
+  for (size_t i = 0; replay->states_are_ahead && i < replay->state_count; i++)
+    if (!r->states[i].host) return tgi_states_lost(err);
   return 0;
 }
 
@@ -149,21 +153,31 @@ void tgi_ports_list_mappings(tgi_run *r) {
   if (replay->upload && r->mapping_count) map_later(r, replay->upload, replay->upload->bytes, WGPUMapMode_Write);
 }
 
-/* Copies a result to the host; `staged` is the memory of the staging buffer. */
-static int take(tgi_run *r, const tgi_slot *slot, const uint8_t *staged, void *host, tg_error *err) {
-  r->traffic.downloaded += slot->bytes;
-  if (tgi_can_map(slot, WGPUMapMode_Read)) return tgi_take(slot->buffer, host, slot->bytes, err);
-  if (!slot->bytes) return 0;
-  if (!staged) return tgi_unreadable(r->replay->device, err);
-  memcpy(host, staged + slot->place, slot->bytes);
-  return 0;
-}
-
-/* Finds the memory of a result that stays mapped. */
+/* Finds the mapped memory of a result; `staged` is that of the staging buffer. */
 static int find_mapped(const tgi_run *r, tgi_slot *slot, const uint8_t *staged, tg_error *err) {
   if (tgi_can_map(slot, WGPUMapMode_Read)) slot->mapped = tgi_mapped_range(slot->buffer, WGPUMapMode_Read, slot->bytes);
   else if (staged) slot->mapped = (uint8_t *)staged + slot->place;
-  return slot->mapped ? 0 : tgi_unreadable(r->replay->device, err);
+  return slot->mapped || !slot->bytes ? 0 : tgi_unreadable(r->replay->device, err);
+}
+
+/* Finds all results before the host gets any: a run that fails must leave the host's outputs and variables unchanged, because the
+ * host's kernels repeat it. */
+static int find_results(const tgi_run *r, const uint8_t *staged, tg_error *err) {
+  int failed = 0;
+  for (size_t i = 0; !failed && i < tgi_result_count(r); i++)
+    if (tgi_destination(r, i)) failed = find_mapped(r, &r->replay->outputs[i], staged, err);
+  return failed;
+}
+
+static void leave(tgi_slot *slot) {
+  if (tgi_can_map(slot, WGPUMapMode_Read)) tgi_give_back(slot->buffer);
+  slot->mapped = NULL;
+}
+
+static void take(tgi_run *r, tgi_slot *slot, void *host) {
+  if (slot->bytes) memcpy(host, slot->mapped, slot->bytes);
+  r->traffic.downloaded += slot->bytes;
+  leave(slot);
 }
 
 static bool stays(const tgi_run *r, size_t i) { return r->stay && i < r->replay->output_count && r->stay[i]; }
@@ -195,31 +209,22 @@ static int check(const tgi_run *r, const uint8_t *staged, tg_error *err) {
   return flag ? tgi_fail(err, "%s", FLAGS[flag < MOST_FLAG ? flag : MOST_FLAG]) : 0;
 }
 
-/* A rejected run leaves the host's outputs and variables unchanged. */
 static void leave_results(const tgi_run *r) {
-  for (size_t i = 0; i < tgi_result_count(r); i++) {
-    const tgi_slot *slot = &r->replay->outputs[i];
-    if (tgi_destination(r, i) && tgi_can_map(slot, WGPUMapMode_Read)) tgi_give_back(slot->buffer);
-  }
+  for (size_t i = 0; i < tgi_result_count(r); i++)
+    if (tgi_destination(r, i)) leave(&r->replay->outputs[i]);
 }
 
 int tgi_ports_take_outputs(tgi_run *r, tg_error *err) {
   tg_replay *replay = r->replay;
   const uint8_t *staged = NULL;
+  bool staged_lent = false;
   if (r->reads_back) staged = tgi_mapped_range(replay->readback, WGPUMapMode_Read, replay->readback->bytes);
-  int failed = replay->check && check(r, staged, err);
-  bool flagged = failed, staged_lent = false;
-  if (flagged) leave_results(r);
-  for (size_t i = 0; !flagged && i < tgi_result_count(r); i++) {
+  int failed = (replay->check && check(r, staged, err)) || find_results(r, staged, err);
+  if (failed) leave_results(r);
+  for (size_t i = 0; !failed && i < tgi_result_count(r); i++) {
     tgi_slot *slot = &replay->outputs[i];
-    void *host = tgi_destination(r, i);
-    if (!host) continue;
-    if (stays(r, i)) {
-      failed |= find_mapped(r, slot, staged, err);
-      staged_lent |= !tgi_is_mappable(slot, WGPUMapMode_Read);
-      continue;
-    }
-    failed |= take(r, slot, staged, host, err);
+    if (stays(r, i)) staged_lent |= !tgi_is_mappable(slot, WGPUMapMode_Read);
+    else if (tgi_destination(r, i)) take(r, slot, tgi_destination(r, i));
   }
   if (!failed) lend(r);
   if (r->reads_back && !staged_lent) tgi_give_back(replay->readback);

@@ -1,0 +1,81 @@
+"""Samples of `python -m tests.support.faults`: faults of the GPU in the middle of runs, and while
+sessions and interpreters are made, end in a right answer or in a sentence."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance import host as hosts
+from tests.support import faulty
+from tests.support.subprocesses import run_python
+
+pytestmark = [
+    pytest.mark.adapter,
+    pytest.mark.skipif(
+        sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler on Linux"
+    ),
+]
+CODE = """
+import tflgpu_plugin
+from tests.support import faults
+tflgpu_plugin.register()
+for case, kind, first, step, calls in {samples!r}:
+    numbers = range(first, 1000, step)
+    for number, call, found in faults.each(case, kind, numbers, calls):
+        print(f"{{case}}, {{kind}}: {{found}}")
+"""
+# A case, a kind, the first call and the distance of calls, and before which calls a device is lost.
+READING = "BufferGetConstMappedRange"
+SAMPLES = {
+    "sessions": [
+        ("session", "loss", 3, 13, ""),
+        ("asynchronous", "loss", 9, 24, ""),
+        ("tensors", "loss", 5, 17, ""),
+        ("tensors", "mapping", 0, 1, ""),
+        ("tensors", "buffer", 0, 1, ""),
+        ("new shapes", "buffer", 1, 3, ""),
+        ("new session", "buffer", 0, 16, ""),
+        ("new session", "shader", 3, 4, ""),
+        ("new session", "internal", 3, 4, ""),
+    ],
+    "interpreters": [
+        ("small states", "loss", 0, 1, READING),
+        ("states", "mapping", 0, 3, ""),
+        ("states", "loss", 7, 60, ""),
+        ("interpreter", "loss", 4, 23, ""),
+        ("new interpreter", "buffer", 0, 7, ""),
+        ("new interpreter", "shader", 1, 2, ""),
+        ("new interpreter", "pipeline", 0, 3, ""),
+    ],
+}
+MUST = {
+    "sessions": {
+        "session, loss: right", "asynchronous, loss: right", "tensors, loss: device was lost",
+        "tensors, buffer: not enough memory", "tensors, mapping: could not be read back",
+        "new session, internal: right",
+    },
+    "interpreters": {
+        "small states, loss: right", "states, loss: device was lost",
+        "states, mapping: changed the states on the GPU, and then failed",
+        "interpreter, loss: right", "new interpreter, shader: right",
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return faulty.build(tmp_path_factory.mktemp("faulty"))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_fault_ends_in_an_answer_or_a_sentence(tree: Path, name: str) -> None:
+    if not hosts.installed():
+        pytest.skip("no TFLite host: pip install -e .[tflite]")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    done = run_python(CODE.format(samples=SAMPLES[name]), PYTHONPATH=str(tree))
+    assert MUST[name] <= set(done.stdout.splitlines()), done.stdout
