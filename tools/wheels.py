@@ -1,4 +1,5 @@
-"""`make wheels`: builds a wheel for every platform with the C compiler of the ziglang package.
+"""`make wheels`: builds a wheel for every platform with the C compiler of the ziglang package, and
+the wheel of tools/ep, which is for all of them (platform "any").
 
 Usage: python tools/wheels.py [PLATFORM ...]; they go to dist/wheels. tests/wheels reads them."""
 
@@ -6,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,28 +60,44 @@ def build(platform: Platform, folder: Path) -> Path:
     }
     settings = [f"cmake.define.{name}={value}" for name, value in defines.items()]
     settings += [f"build-dir={folder / platform.tag}", "install.strip=false"]
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    command += [f"-C{setting}" for setting in settings]
-    before = set(folder.glob("*.whl"))
     cache = {"ZIG_GLOBAL_CACHE_DIR": os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(folder / "zig"))}
-    subprocess.run([*command, str(ROOT)], check=True, env=os.environ | cache, stdout=sys.stderr)
-    (made,) = set(folder.glob("*.whl")) - before
+    made = _built(ROOT, folder, *(f"-C{setting}" for setting in settings), **cache)
     tag = [sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", platform.tag]
     named = subprocess.run([*tag, str(made)], check=True, capture_output=True, text=True).stdout
+    return _kept(folder / named.split()[-1])
+
+
+def build_ep(folder: Path) -> Path:
+    """Returns the wheel of onnxruntime-ep-tflgpu, in WHEELS. Raises CalledProcessError."""
+    return _kept(_built(ROOT / "tools" / "ep", folder))
+
+
+def _built(project: Path, folder: Path, *settings: str, **environment: str) -> Path:
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    before = set(folder.glob("*.whl"))
+    subprocess.run(
+        [*command, *settings, str(project)],
+        check=True, env=os.environ | environment, stdout=sys.stderr,
+    )  # fmt: skip
+    (made,) = set(folder.glob("*.whl")) - before
+    return made
+
+
+def _kept(wheel: Path) -> Path:
     WHEELS.mkdir(parents=True, exist_ok=True)
-    return (folder / named.split()[-1]).replace(WHEELS / named.split()[-1])
+    return Path(shutil.move(wheel, WHEELS / wheel.name))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python tools/wheels.py", description=__doc__)
     parser.add_argument("platforms", nargs="*", metavar="PLATFORM", help="default: all")
     wanted = parser.parse_args().platforms
-    known = {platform.tag: platform for platform in PLATFORMS}
+    known = {platform.tag: partial(build, platform) for platform in PLATFORMS} | {"any": build_ep}
     if unknown := set(wanted) - set(known):
         parser.error(f"{sorted(unknown)[0]} is not one of {', '.join(known)}.")
     with tempfile.TemporaryDirectory(prefix="tflgpu-wheels-") as folder:
         for tag in wanted or known:
-            made = build(known[tag], Path(folder))
+            made = known[tag](Path(folder))
             print(f"{made.relative_to(ROOT)}: {made.stat().st_size:,} bytes")
 
 

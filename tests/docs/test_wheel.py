@@ -80,3 +80,24 @@ def test_wheel_installs_and_runs_without_a_compiler(wheel: Path, tmp_path: Path)
     command("sh", "-c", line, PATH=str(tools), **more)
     # Run from elsewhere, so that the checkout is not importable.
     assert command(python, "-c", CODE, folder=tmp_path).split()[0] in wheel.name
+
+
+EP_CODE = """
+import onnxruntime, onnxruntime_ep_tflgpu as ep
+onnxruntime.register_execution_provider_library("tflgpu", ep.get_library_path())
+names = {device.ep_name for device in onnxruntime.get_ep_devices()}
+assert {ep.get_ep_name()} == {*ep.get_ep_names()} and ep.get_ep_name() in names, names
+print(ep.__file__)
+"""
+
+
+@pytest.mark.adapter
+def test_the_package_for_onnxruntime_names_the_provider_and_its_library(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    build = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path)
+    command(*build, "tools/ep")
+    (built,) = tmp_path.glob("onnxruntime_ep_tflgpu-*-py3-none-any.whl")
+    pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path)
+    command(*pip, built)
+    said = command(sys.executable, "-c", EP_CODE, folder=tmp_path, PYTHONPATH=str(tmp_path))
+    assert Path(said.strip()).is_relative_to(tmp_path)

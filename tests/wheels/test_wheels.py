@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ import pytest
 from tests.support.subprocesses import ROOT
 from tflgpu_plugin.native import declare
 
-WHEELS = sorted((ROOT / "dist" / "wheels").glob("*.whl"))
+WHEELS = sorted((ROOT / "dist" / "wheels").glob("tflgpu_plugin-*.whl"))
+EP = sorted((ROOT / "dist" / "wheels").glob("onnxruntime_ep_tflgpu-*.whl"))
 FOLDER = "tflgpu_plugin/native/"
 HEADERS = ("core/tflgpu.h", "tflite/abi.h", "ort/abi.h")
 MOST = 1_000_000  # bytes of a wheel
@@ -139,3 +141,15 @@ def test_a_wheel_holds_what_its_name_says(wheel: Path, tmp_path: Path) -> None:
     }
     assert found.offers == declared and "tflite_plugin_create_delegate" in declared
     assert found.least <= wanted.most
+
+
+@pytest.mark.skipif(not EP, reason="`make wheels` fills dist/wheels")
+def test_the_wheel_for_onnxruntime_has_the_version_of_the_plugin() -> None:
+    (wheel,) = EP
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert wheel.name == f"onnxruntime_ep_tflgpu-{version}-py3-none-any.whl"
+    archive = zipfile.ZipFile(wheel)
+    (described,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+    assert "Requires-Dist: tflgpu-plugin" in archive.read(described).decode().splitlines()
+    folders = {name.partition("/")[0] for name in archive.namelist()}
+    assert folders == {"onnxruntime_ep_tflgpu", described.partition("/")[0]}
