@@ -10,10 +10,11 @@ from typing import Any
 
 from tflgpu_plugin.cli.given import inputs, options
 from tflgpu_plugin.frontend.reports import GPU, many
-from tflgpu_plugin.harness import bisect, subjects
+from tflgpu_plugin.harness import bisect, repro, subjects
 from tflgpu_plugin.harness.bisect import Bisection, Wrong
 from tflgpu_plugin.harness.compare import TOLERANCE, Comparison, Subject, compare
 from tflgpu_plugin.harness.inputs import Given, shapes_sentence
+from tflgpu_plugin.harness.repro import Repro
 
 PASSED = 1  # timed runs; the times are not shown
 ROUNDS = 8  # searches for a workaround
@@ -22,7 +23,8 @@ ROUNDS = 8  # searches for a workaround
 @dataclass(frozen=True)
 class Request:
     """The arguments: a model with its inputs, in a host, with options of the plugin. `workaround`
-    runs the model without the forms that `bisection` lists."""
+    runs the model without the forms that `bisection` lists; `repro` is the folder to which the
+    first wrong part of the model is written."""
 
     model: Path
     given: Given
@@ -31,23 +33,26 @@ class Request:
     tolerance: float = TOLERANCE
     bisection: bool = False
     workaround: bool = False
+    repro: Path | None = None
 
 
 @dataclass(frozen=True)
 class Found:
     """The result: the comparison of the outputs; the bisection, if one was requested and a node ran
-    on the GPU; and, for forms that the model was run without (joined by commas), whether the
-    outputs agree then."""
+    on the GPU; for forms that the model was run without (joined by commas), whether the outputs
+    agree then; and the part of the model that was written."""
 
     model: str
     comparison: Comparison
     bisection: Bisection | None
     tried: Mapping[str, bool]
+    repro: Repro | None = None
 
     def as_json(self) -> dict[str, Any]:
         found = None if self.bisection is None else asdict(self.bisection)
         return {"model": self.model, **self.comparison.as_json(), "bisection": found,
-                "agrees_without": dict(self.tried)}  # fmt: skip
+                "agrees_without": dict(self.tried),
+                "repro": None if self.repro is None else asdict(self.repro)}  # fmt: skip
 
     def lines(self) -> Iterator[str]:
         """Yields the lines below the table of outputs: how it was compared, verdict, bisection and
@@ -68,15 +73,17 @@ class Found:
                 )
             else:
                 yield f"{without} the outputs still differ."
+        if self.repro is not None:
+            yield self.repro.line()
 
 
 def request(model: Path, arguments: Mapping[str, Any]) -> Request:
     """Returns the request of the command-line arguments. Raises BadInput."""
     get = arguments.__getitem__
     tolerance = TOLERANCE if get("rtol") is None else get("rtol")
-    search = get("bisect") or get("workaround")
+    search = get("bisect") or get("workaround") or get("repro") is not None
     return Request(model, inputs(arguments), options(arguments), get("host"), tolerance, search,
-                   get("workaround"))  # fmt: skip
+                   get("workaround"), get("repro"))  # fmt: skip
 
 
 def compared(request: Request) -> Found:
@@ -88,7 +95,14 @@ def compared(request: Request) -> Found:
         return Found(request.model.name, found, None, {})
     bisection = _bisected(subject, request)
     tried = _worked_around(subject, request, bisection) if request.workaround else {}
-    return Found(request.model.name, found, bisection, tried)
+    return Found(request.model.name, found, bisection, tried, _written(subject, request, bisection))
+
+
+def _written(subject: Subject, request: Request, found: Bisection) -> Repro | None:
+    wrong = next((each for each in found.wrong if each.cut), None)
+    if request.repro is None or wrong is None:
+        return None
+    return repro.write(request.repro, subject, wrong, request.options, request.tolerance)
 
 
 def _bisected(subject: Subject, request: Request) -> Bisection:
@@ -155,6 +169,4 @@ def _of_wrong(wrong: Wrong) -> Iterator[str]:
         agreeing = ", ".join(one.name for one in wrong.inputs)
         yield f"  Its inputs agree: {agreeing}."
     yield "  It was computed by:"
-    for one in wrong.suspects:
-        nodes = f", of {', '.join(one.nodes)}" if one.nodes else ""
-        yield f"    launch {one.launch}, kernel {one.kernel}, form {one.form}{nodes}"
+    yield from (f"    {one.line()}" for one in wrong.suspects)

@@ -29,6 +29,12 @@ from tflgpu_plugin.cli.shared import (
 @compared
 @click.option("--bisect", is_flag=True, help="Find the first launch whose result differs.")
 @click.option("--workaround", is_flag=True, help="Find it, and try to run without its form.")
+@click.option(
+    "--repro",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Find it, and write its part of the model there, with a program that runs it.",
+)
 @adapter_option
 @prepared
 @as_json
@@ -48,6 +54,8 @@ def compare(model: Path, as_json: bool, **arguments: Any) -> None:
         show_agreements(found.comparison.agreements)
         for line in found.lines():
             console.print(line)
+        if arguments["repro"] and not found.repro:
+            console.print(f"Nothing was written to {arguments['repro']}: no node was found wrong.")
     raise SystemExit(FINE if found.comparison.ok else DIFFERS)
 
 
@@ -74,7 +82,7 @@ def bugreport(
     outputs compare, and its kernels. Names of users and files are left out."""
     from tflgpu_plugin.cli import bugreport as reporting, compare as comparing
 
-    search = arguments | {"bisect": True, "workaround": True}
+    search = arguments | {"bisect": True, "workaround": True, "repro": None}
     asked = None if model is None else comparing.request(model, search)
     found = reporting.write(reporting.Request(out, asked, with_model))
     if as_json:

@@ -43,17 +43,31 @@ class Suspect:
     form: str
     nodes: tuple[str, ...]
 
+    def line(self) -> str:
+        nodes = f", of {', '.join(self.nodes)}" if self.nodes else ""
+        return f"launch {self.launch}, kernel {self.kernel}, form {self.form}{nodes}"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A part of a model: what computes `result` from `sources`, which are probes of the subject."""
+
+    sources: tuple[Any, ...]
+    result: Any
+
 
 @dataclass(frozen=True)
 class Wrong:
     """The first wrong tensor of a partition (numbered as in reports). `suspects` are the launches
     after the last result that agreed; the last of them completes the tensor. `inputs` are the
-    compared tensors that this last launch reads."""
+    compared tensors that this last launch reads. `cut` is what the suspects compute, if the model
+    has a tensor for its result."""
 
     partition: int
     agreement: Agreement
     suspects: tuple[Suspect, ...]
     inputs: tuple[Agreement, ...]
+    cut: Cut | None = None
 
 
 @dataclass(frozen=True)
@@ -75,12 +89,14 @@ class Bisection:
 
 @dataclass(frozen=True)
 class Part:
-    """A partition (numbered as in reports), its instance, and its graph with constants."""
+    """A partition (numbered as in reports), its instance, its graph with constants, and the probes
+    of the graph's tensors that the model has."""
 
     number: int
     partition: Partition
     instance: Instance
     graph: Graph
+    probes: Mapping[int, Any]
 
 
 def bisect(subject: Subject, options: Mapping[str, Any], tolerance: float = TOLERANCE) -> Bisection:
@@ -91,10 +107,10 @@ def bisect(subject: Subject, options: Mapping[str, Any], tolerance: float = TOLE
         running = subject.start(options)
         running.run()
         parts = [
-            Part(number, partition, instance, found.graphs[partition.number])
+            _part(subject, number, partition, instance, found.graphs[partition.number])
             for number, partition, instance in placed(ran(found), running.report())
         ]
-    values = _on_the_cpu(subject, [part.graph for part in parts])
+    values = _on_the_cpu(subject, parts)
     searched = [_searched(part, _derived(part.graph, values), tolerance) for part in parts]
     return Bisection(
         sum(count for count, _ in searched),
@@ -121,20 +137,48 @@ def _searched(part: Part, known: Mapping[int, Pair], tolerance: float) -> tuple[
             continue
         reads = tuple(good[t] for t in seen.reads if t in good)
         suspects = tuple(_suspects(part.partition, seen, last))
-        doubt = doubt or Wrong(part.number, found, suspects, reads)
+        doubt = doubt or Wrong(part.number, found, suspects, reads, _cut(part, seen, last))
         if seen.sure:
             return compared, doubt
     return compared, None
 
 
-def _on_the_cpu(subject: Subject, graphs: Sequence[Graph]) -> dict[int, dict[int, Pair]]:
+def _part(
+    subject: Subject, number: int, partition: Partition, instance: Instance, graph: Graph
+) -> Part:
+    names = {t: x.name for t, x in graph.tensors.items() if x.data is None}
+    return Part(number, partition, instance, graph, subject.probes_of(names))
+
+
+def _cut(part: Part, seen: Observation, last: int) -> Cut | None:
+    """Returns the part of the model that the launches after number `last` compute, up to the
+    observed tensor or, if the model does not have it, to one that follows from it."""
+    graph, probes = part.graph, part.probes
+    computed = {n for made in seen.plan.dispatches[last + 1 : seen.launch + 1] for n in made.nodes}
+    reached, result = {seen.tensor}, seen.tensor
+    for node in graph.nodes:
+        if result not in probes and not reached.isdisjoint(node.inputs):
+            reached.update(node.outputs)
+            result = next((t for t in node.outputs if t in probes), result)
+    if result not in probes:
+        return None
+    makers, sources, pending = graph.producers(), dict[int, None](), [result]
+    for tensor in pending:  # which grows meanwhile
+        maker = makers.get(tensor)
+        inside = tensor == result or tensor not in probes
+        if maker and (inside or not computed.isdisjoint((maker.id, *maker.sources))):
+            pending += (t for t in maker.inputs if t is not None and t not in pending)
+        else:
+            sources[tensor] = None
+    return Cut(tuple(probes[t] for t in sources if t in probes), probes[result])
+
+
+def _on_the_cpu(subject: Subject, parts: Sequence[Part]) -> dict[int, dict[int, Pair]]:
     """Returns, by `id` of the graph, the values of its tensors that are also in the model."""
     given = subject.given()
-    probes = [
-        subject.probes_of({t: x.name for t, x in graph.tensors.items() if x.data is None})
-        for graph in graphs
-    ]
-    wanted = list(dict.fromkeys(p for each in probes for p in each.values() if p not in given))
+    wanted = list(
+        dict.fromkeys(p for part in parts for p in part.probes.values() if p not in given)
+    )
     rich = subject.probed(wanted) if wanted else subject
     reference, _, faster = judged(rich)
     first, second = reference.run(), rich.start(None, faster).run()
@@ -143,8 +187,8 @@ def _on_the_cpu(subject: Subject, graphs: Sequence[Graph]) -> dict[int, dict[int
     values: dict[Any, Pair] = {probe: (value, value) for probe, value in given.items()}
     values.update(zip(wanted, zip(first[own:], second[own:], strict=True), strict=True))
     return {
-        id(graph): {t: values[probe] for t, probe in each.items() if probe in values}
-        for graph, each in zip(graphs, probes, strict=True)
+        id(part.graph): {t: values[probe] for t, probe in part.probes.items() if probe in values}
+        for part in parts
     }
 
 

@@ -4,7 +4,7 @@ intermediate results."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tflgpu_plugin.frontend.reports import GPU, Report
 from tflgpu_plugin.harness.inputs import shapes_sentence
+from tflgpu_plugin.harness.parts import Nodes
 from tflgpu_plugin.ir import MAX_FLOAT16, MAX_FLOAT32
 
 Array = npt.NDArray[Any]
@@ -93,6 +94,27 @@ class Subject(Protocol):
     def probes_of(self, names: Mapping[int, str]) -> Mapping[int, Any]:
         """Returns the probes of those tensors of an imported graph, given with their names, that
         depend on inputs and that the model has in its main graph, inputs included."""
+
+    @property
+    def file(self) -> str:
+        """Returns the name of the model's file in a folder of its own."""
+
+    @property
+    def content(self) -> bytes:
+        """Returns the model."""
+
+    @property
+    def program(self) -> str:
+        """Returns lines of Python that set `got` to the output of the model in the folder HERE, for
+        INPUTS and the plugin's OPTIONS."""
+
+    def nodes(self) -> Nodes[Any]:
+        """Returns what each node of the main graph reads and writes, as probes."""
+
+    def part(self, sources: Collection[Any], result: Any) -> Subject:
+        """Returns the part of the model (with static shapes) that computes `result` from `sources`
+        (all probes), or from further back; its inputs have the values that the reference kernels
+        compute. Raises BadInput where a value cannot be an input."""
 
     def probed(self, probes: Sequence[Any] | None) -> Subject:
         """Returns the model with these intermediate results as additional outputs, after its own.

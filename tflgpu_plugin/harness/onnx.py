@@ -6,7 +6,7 @@ import ctypes
 import json
 import tempfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -17,7 +17,7 @@ import numpy as np
 
 import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import Report
-from tflgpu_plugin.harness import inputs, protobuf
+from tflgpu_plugin.harness import inputs, parts, protobuf, protobuf_part
 from tflgpu_plugin.harness.compare import (
     FASTEST,
     ONE_SET,
@@ -36,6 +36,10 @@ TYPES = {
     "float": "f4", "double": "f8", "float16": "f2", "bool": "?", "int8": "i1", "uint8": "u1",
     "int16": "i2", "uint16": "u2", "int32": "i4", "uint32": "u4", "int64": "i8", "uint64": "u8",
 }  # fmt: skip
+ELEMENTS = {  # numbers in the format
+    "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9,
+    "float16": 10, "double": 11, "uint32": 12, "uint64": 13,
+}  # fmt: skip
 BFLOAT16, BFLOAT16_TYPE = "tensor(bfloat16)", 16
 FOLDER = "session.model_external_initializers_file_folder_path"
 ERRORS, FATAL = 3, 4  # log levels
@@ -44,6 +48,15 @@ SUMS = (
 )
 DAMAGED = "It is not an ONNX model, or it is damaged or cut short; fetch the file again."
 KERNEL_TIME = "_kernel_time"  # at the end of the name of an event for a node
+PROGRAM = """\
+import onnxruntime
+
+tflgpu_plugin.register()
+providers = [("TflGpuExecutionProvider", OPTIONS), "CPUExecutionProvider"]
+session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), providers=providers)
+tflgpu_plugin.assert_used(session)
+(got,) = session.run(None, INPUTS)
+"""
 OPEN = 224  # chosen for a dynamic height or width; other dynamic extents are 1
 
 
@@ -157,6 +170,36 @@ class OnnxModel:
         there = {*self.feeds, *protobuf.computed(self.model.content)}
         return {t: name for t, name in names.items() if name in there}
 
+    @property
+    def file(self) -> str:
+        return "model.onnx"
+
+    @property
+    def content(self) -> bytes:
+        return self.model.content
+
+    @property
+    def program(self) -> str:
+        return PROGRAM
+
+    def nodes(self) -> parts.Nodes[str]:
+        return protobuf_part.nodes(self.content)
+
+    def part(self, sources: Collection[str], result: str) -> OnnxModel:
+        varying = {*self.feeds, *protobuf.computed(self.content)}
+        taken, kept = parts.part(self.nodes(), varying, sources, result)
+        opened = session(
+            self.probed([name for name in taken if name not in self.feeds]).model, optimized=False
+        )
+        outputs = opened.get_outputs()
+        kinds = {port.name: port.type for port in (*opened.get_inputs(), *outputs)}
+        names = (port.name for port in outputs)
+        values = {**dict(zip(names, results(opened, self.feeds), strict=True)), **self.feeds}
+        given = {name: (_element(name, kinds[name]), values[name].shape) for name in taken}
+        content = protobuf_part.part(self.content, kept, given, [result], Path(self.model.folder))
+        made = replace(self.model, content=content)
+        return replace(self, model=made, feeds={name: values[name] for name in taken})
+
     def probed(self, probes: Sequence[str] | None) -> OnnxModel:
         if probes is not None:
             content = protobuf.with_outputs(self.model.content, probes)
@@ -188,6 +231,14 @@ def _host_node(event: Mapping[str, Any], start: int) -> HostNode:
     begin, name = event["ts"] - start, event["name"].removesuffix(KERNEL_TIME)
     end = begin + event["dur"]
     return HostNode(event["args"]["op_name"], name, begin * 1000, end * 1000)
+
+
+def _element(name: str, kind: str) -> int:
+    """Returns the number of the element type of a tensor. Raises BadInput."""
+    element = ELEMENTS.get(kind.removeprefix("tensor(").rstrip(")"))
+    if element is None:
+        raise BadInput(f"The tensor {name} is a {kind}, which cannot be an input here.")
+    return element
 
 
 def results(session: Any, feeds: Mapping[str, Any]) -> list[Any]:

@@ -47,8 +47,8 @@ class Model:
         """Returns the finished file; `inputs` and `outputs` are shapes by name."""
         graph = b"".join(wire.message(1, node) for node in self.nodes) + wire.text(2, name)
         graph += b"".join(wire.message(5, constant) for constant in self.constants)
-        graph += b"".join(wire.message(11, _value(*item)) for item in inputs.items())
-        graph += b"".join(wire.message(12, _value(*item)) for item in outputs.items())
+        graph += b"".join(wire.message(11, port(*item)) for item in inputs.items())
+        graph += b"".join(wire.message(12, port(*item)) for item in outputs.items())
         opset = wire.text(1, "") + wire.integer(2, _OPSET)
         producer = wire.text(2, "tflgpu demo")
         return (
@@ -64,24 +64,24 @@ def computed(model: bytes) -> list[str]:
     follow from constants alone. Bodies are not read: results of nodes that have some count as
     computed."""
     found = []
-    for graph in _fields(model, 7):
-        constants = {name for one in _fields(graph, 5) for name in _texts(one, 8)}
-        reached = {name for one in _fields(graph, 11) for name in _texts(one, 1)} - constants
-        for node in _fields(graph, 1):
-            if not reached.isdisjoint(_texts(node, 1)) or _has_graph(node):
-                results = [name for name in _texts(node, 2) if name]
+    for graph in fields(model, 7):
+        constants = {name for one in fields(graph, 5) for name in texts(one, 8)}
+        reached = {name for one in fields(graph, 11) for name in texts(one, 1)} - constants
+        for node in fields(graph, 1):
+            if not reached.isdisjoint(texts(node, 1)) or _has_graph(node):
+                results = [name for name in texts(node, 2) if name]
                 found += results
                 reached.update(results)
     return found
 
 
-def _texts(message: bytes, wanted: int) -> list[str]:
-    return [text.decode() for text in _fields(message, wanted)]
+def texts(message: bytes, wanted: int) -> list[str]:
+    return [text.decode() for text in fields(message, wanted)]
 
 
 def _has_graph(node: bytes) -> bool:
     return any(
-        True for attribute in _fields(node, 5) for slot in (6, 11) for _ in _fields(attribute, slot)
+        True for attribute in fields(node, 5) for slot in (6, 11) for _ in fields(attribute, slot)
     )
 
 
@@ -95,39 +95,39 @@ def with_input_shapes(model: bytes, shapes: Mapping[str, Sequence[int]]) -> byte
     """Returns the model with these shapes of inputs, given by name."""
 
     def value(info: bytes) -> bytes:
-        (name, *_) = _texts(info, 1) or [""]
+        (name, *_) = texts(info, 1) or [""]
         if name not in shapes:
             return info
         extents = b"".join(wire.message(1, wire.integer(1, extent)) for extent in shapes[name])
 
         def tensor(kind: bytes) -> bytes:
-            others = (kind[start:end] for key, start, _, end in _parts(kind)
+            others = (kind[start:end] for key, start, _, end in parts(kind)
                       if key != 2 << 3 | wire.BYTES)  # fmt: skip
             return b"".join(others) + wire.message(2, extents)
 
-        return _changed(info, 2, lambda kind: _changed(kind, 1, tensor))
+        return changed(info, 2, lambda kind: changed(kind, 1, tensor))
 
-    return _changed(model, 7, lambda graph: _changed(graph, 11, value))
+    return changed(model, 7, lambda graph: changed(graph, 11, value))
 
 
-def _changed(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
+def changed(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
     """Returns a message with the values of a field that holds bytes changed."""
     wanted = number << 3 | wire.BYTES
     return b"".join(
         wire.message(number, change(message[at:end])) if key == wanted else message[start:end]
-        for key, start, at, end in _parts(message)
+        for key, start, at, end in parts(message)
     )
 
 
-def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
+def fields(message: bytes, wanted: int) -> Iterator[bytes]:
     """Yields the values of a field that holds bytes. Raises ValueError when this is not a
     message."""
-    for key, _, at, end in _parts(message):
+    for key, _, at, end in parts(message):
         if key == wanted << 3 | wire.BYTES:
             yield message[at:end]
 
 
-def _parts(message: bytes) -> Iterator[tuple[int, int, int, int]]:
+def parts(message: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Yields for each field its key, where it starts, where its value starts, and its end. Raises
     ValueError when this is not a message."""
     at = 0
@@ -167,8 +167,8 @@ def _attribute(name: str, value: int | Sequence[int]) -> bytes:
     return wire.text(1, name) + wire.integers(8, value) + wire.integer(20, _ATTRIBUTE_INTS)
 
 
-def _value(name: str, shape: Sequence[int]) -> bytes:
-    """Returns the ValueInfoProto of a float32 tensor."""
+def port(name: str, shape: Sequence[int], kind: int = _FLOAT32) -> bytes:
+    """Returns the ValueInfoProto of a tensor; `kind` is the number of its element type."""
     extents = b"".join(wire.message(1, wire.integer(1, extent)) for extent in shape)
-    tensor = wire.integer(1, _FLOAT32) + wire.message(2, extents)
+    tensor = wire.integer(1, kind) + wire.message(2, extents)
     return wire.text(1, name) + wire.message(2, wire.message(1, tensor))

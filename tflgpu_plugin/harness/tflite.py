@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import tflgpu_plugin
-from tflgpu_plugin.harness import flatbuffer
+from tflgpu_plugin.harness import flatbuffer, flatbuffer_part, parts
 from tflgpu_plugin.harness.compare import FASTEST, JUDGES, Array, Running, judged, thinned
 from tflgpu_plugin.harness.hosts import THREADS, Host, Lacking, invoked
 from tflgpu_plugin.harness.inputs import BadInput, refused
+
+PROGRAM = """\
+from {module} import Interpreter, load_delegate
+
+delegates = [load_delegate("tflgpu", OPTIONS)]
+interpreter = Interpreter(str(HERE / "model.tflite"), experimental_delegates=delegates)
+interpreter.allocate_tensors()
+for detail, value in zip(interpreter.get_input_details(), INPUTS.values(), strict=True):
+    interpreter.set_tensor(detail["index"], value)
+interpreter.invoke()
+(got,) = [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+"""
 
 
 def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
@@ -101,6 +113,27 @@ class TfliteModel:
         own = dict(enumerate(flatbuffer.names(self.content)))
         there = {*self.given(), *flatbuffer.results(self.content)}
         return {t: t for t, name in names.items() if t in there and own.get(t) == name}
+
+    @property
+    def file(self) -> str:
+        return "model.tflite"
+
+    @property
+    def program(self) -> str:
+        return PROGRAM.format(module=self.runner.module.__name__)
+
+    def nodes(self) -> parts.Nodes[int]:
+        return flatbuffer_part.operators(self.content)
+
+    def part(self, sources: Collection[int], result: int) -> TfliteModel:
+        nodes, given = self.nodes(), self.given()
+        varying = {*given, *flatbuffer.results(self.content)}
+        taken, kept = parts.part(nodes, varying, sources, result)
+        inner = [tensor for tensor in taken if tensor not in given]
+        running, _, _ = judged(self.probed(inner))
+        values = {**given, **dict(zip(inner, running.run()[-len(inner) :], strict=False))}
+        content = flatbuffer_part.part(self.content, kept, taken, [result])
+        return replace(self, content=content, values=[values[tensor] for tensor in taken])
 
     def probed(self, probes: Sequence[int] | None) -> TfliteModel:
         if probes is None:
