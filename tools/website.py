@@ -3,8 +3,9 @@
 Usage: python tools/website.py FOLDER
 
 Pages keep their places, so that links between them hold. GitHub's Markdown and that of mkdocs
-differ in two respects, which the copies make up for: links to folders lead to the folder's
-README.md, or become text, and what belongs to a list item is indented by four spaces."""
+differ in three respects, which the copies make up for: links to folders lead to the folder's
+README.md, or become text; what belongs to a list item is indented by four spaces; and a blank line
+is between a paragraph and a list item after it."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("*.md", "docs/**/*.md", "examples/*.md", "conformance/reports/**/*.md")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s:]+)\)")
+ITEM = re.compile(r"([*-]|\d+\.) ")
 API = """# Python API
 
 `tflgpu_plugin` has these functions and classes. [onnxruntime.md](onnxruntime.md) and
@@ -55,7 +57,12 @@ def indented(text: str) -> Iterator[tuple[str, bool]]:
     """Yields the lines with twice the indentation, and whether each is code in a fence. Code in an
     indented fence moves with its fence."""
     base: int | None = None  # the indentation of the fence that is open
+    begun = ""  # the first line of this paragraph or list
     for line in text.splitlines():
+        if base is None and ITEM.match(line) and begun and not ITEM.match(begun):
+            yield "", False
+            begun = line
+        begun = begun or line if line else ""
         width = len(line) - len(line.lstrip(" "))
         fence, inside = line.lstrip(" ").startswith("```"), base is not None
         added = width if base is None else base

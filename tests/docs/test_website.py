@@ -66,6 +66,20 @@ def test_what_belongs_to_a_list_item_is_indented_twice() -> None:
     assert "\n".join(line for line, _ in website.indented(text)) == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a\n* b\n* c", "a\n\n* b\n* c"),
+        ("* a\n  b\n* c", "* a\n    b\n* c"),
+        ("* a\n\n  b\n* c\n* d", "* a\n\n    b\n\n* c\n* d"),
+        ("1. a\n2. b", "1. a\n2. b"),
+        ("```\na\n* b\n```", "```\na\n* b\n```"),
+    ],
+)
+def test_a_paragraph_ends_before_a_list_item(text: str, wanted: str) -> None:
+    assert "\n".join(line for line, _ in website.indented(text)) == wanted
+
+
 def test_without_a_folder_it_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
     assert website.main([]) == 2
     assert "Usage: " in capsys.readouterr().err
