@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import platform
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,14 +14,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 
 import tflgpu_plugin
+from conformance.models.tflite import Model
 from tflgpu_plugin import demo, kernels
+from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.frontend.reports import GPU, NodeReport, Report
-from tflgpu_plugin.harness import flatbuffer, hosts, inputs, protobuf
+from tflgpu_plugin.harness import flatbuffer, hosts, inputs, onnx, protobuf
 from tflgpu_plugin.harness.compare import Agreement, Comparison, agree
+from tflgpu_plugin.ir import Quantization
+from tflgpu_plugin.runtime import adapter
 
 schema = pytest.importorskip("ai_edge_litert.schema_py_generated")
 needs_onnxruntime = pytest.mark.skipif(
@@ -127,10 +134,10 @@ def test_labels_are_for_one_score_per_class() -> None:
         assert not inputs.are_scores(np.zeros(shape), 3), shape
     assert not inputs.are_scores(np.array(["a", "b", "c"]), 3)
     found = replace(_comparison(Agreement("x", 0, 1, 0.1)), outputs=[np.ones((1, 4, 4))])
-    assert demo.top_classes(found, ["a", "b"]) == []
+    assert demo.top_classes(found.outputs, ["a", "b"]) == []
     scores = [np.ones((1, 2), np.uint8), np.array([[0.1, 0.9]])]
-    found = replace(found, outputs=[*found.outputs, *scores])
-    assert demo.top_classes(found, ["a", "b"]) == [("b", 0.9), ("a", 0.1)]
+    outputs = [*found.outputs, *scores]
+    assert demo.top_classes(outputs, ["a", "b"]) == [("b", 0.9), ("a", 0.1)]
 
 
 def test_agreement_rejects_nan_and_other_shapes() -> None:
@@ -311,6 +318,71 @@ def test_a_picture_for_channels_first(tmp_path: Path) -> None:
     (floats,) = inputs.make([detail], inputs.Given(path, 127.5, 127.5))
     assert floats.shape == (1, 3, 4, 6)
     assert floats[0, :, 2, 2].tolist() == [1, -1, -1]
+
+
+def _classifier(folder: Path, eight_bits: bool) -> Path:
+    """Writes a model of three scores, the mean of each channel of a picture."""
+    kind, path = "i8" if eight_bits else "f32", folder / "means.tflite"
+    model = Model()
+    size = {"filterHeight": 8, "filterWidth": 8, "strideH": 8, "strideW": 8}
+    pool = {"op": "AVERAGE_POOL_2D", "options_type": "Pool2DOptions", "dtype": kind, "version": 2}
+    x = model.input("x", (1, 8, 8, 3), kind)
+    means = model.op(inputs=[x], options={"padding": "VALID"} | size, shape=(1, 1, 1, 3), **pool)
+    shape = model.constant(np.array([1, 3], np.int32))
+    model.output(model.op("RESHAPE", [means, shape], shape=(1, 3), dtype=kind))
+    for tensor in model.tensors:
+        if tensor.dtype == "i8":
+            tensor.quantization = Quantization((1 / 256,), (-128,))
+    path.write_bytes(model.to_bytes())
+    return path
+
+
+@pytest.mark.adapter
+@pytest.mark.skipif(not hosts.installed(), reason="no TFLite host is installed")
+@pytest.mark.parametrize("eight_bits", [False, True])
+def test_scores_are_real_numbers(eight_bits: bool, tmp_path: Path) -> None:
+    """A float picture from -1 to 1 is a guess, until the user names a scale."""
+    model, image, names = _classifier(tmp_path, eight_bits), tmp_path / "x.png", ["r", "g", "b"]
+    Image.new("RGB", (8, 8), (204, 51, 102)).save(image)
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    given = inputs.Given(image, 127.5, 127.5)
+    request = demo.Request(model, given, tmp_path / "names.txt", runs=1)
+    result = demo.run(request)
+    assert result.ok and result.guessed == (not eight_bits)
+    wanted = {"r": 204, "b": 102, "g": 51}
+    scaled = {k: v / 256 if eight_bits else v / 127.5 - 1 for k, v in wanted.items()}
+    assert dict(result.classes) == pytest.approx(scaled) and [*dict(result.classes)] == [*wanted]
+    for more in ({"named": True}, {"given": inputs.Given()}):
+        assert not demo.run(replace(request, **more)).guessed
+
+
+@pytest.mark.adapter
+@pytest.mark.skipif(not hosts.installed(), reason="no TFLite host is installed")
+@pytest.mark.parametrize("words", [(), ("--mean", "127.5"), ("--std", "255")])
+def test_a_guess_of_the_scale_is_said(words: tuple[str, ...], tmp_path: Path) -> None:
+    image = tmp_path / "x.png"
+    Image.new("RGB", (8, 8), (204, 51, 102)).save(image)
+    model = str(_classifier(tmp_path, False))
+    found = CliRunner().invoke(main, ["demo", model, "--image", str(image), "--runs", "1", *words])
+    assert found.exit_code == 0, found.output
+    said = "preprocessing of this model is unknown" in found.output
+    assert said == ("--mean and --std name it" in found.output) == (not words)
+
+
+@pytest.mark.adapter
+def test_outputs_of_onnx_are_as_they_are() -> None:
+    outputs = [np.arange(3, dtype=np.uint8)]
+    assert onnx.OnnxModel(onnx.File(b""), {}).real(outputs) == outputs
+
+
+@pytest.mark.adapter
+@pytest.mark.skipif(not hosts.installed(), reason="no TFLite host is installed")
+def test_a_software_adapter_is_said_once(tmp_path: Path) -> None:
+    words = ["-m", "tflgpu_plugin", "demo", "--runs", "1", _classifier(tmp_path, False)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    wanted = int(adapter.select().software)
+    assert (done.stdout + done.stderr).count("software adapter") == wanted
 
 
 KERNELS = ("conv", "depthwise", "fully_connected", "reduce", "softmax", "unpack")

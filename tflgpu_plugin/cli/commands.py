@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tflgpu_plugin.cli.diagnose import bugreport, compare
 from tflgpu_plugin.cli.exits import DIFFERS, FINE, NO_ADAPTER, Commands
@@ -137,19 +138,16 @@ def demo(
     MODEL is a .tflite or .onnx file; without it the demo's own MobileNet v1 runs, in both hosts."""
     from tflgpu_plugin import demo as demonstration
     from tflgpu_plugin.cli import given
-    from tflgpu_plugin.options import parse
-    from tflgpu_plugin.runtime import adapter
 
     if model and former:
         raise click.UsageError("Name one model: the argument MODEL stands for --model.")
-    plugin = given.options(arguments)
-    used = adapter.select(parse(plugin).adapter)
-    if used.software and not as_json:
-        console.print(f"{used.name} is a software adapter: this run proves answers, not speed.\n")
-    inputs, host = given.inputs(arguments), arguments["host"]
-    result = demonstration.run(
-        demonstration.Request(model or former, inputs, labels, host, plugin, runs)
-    )
+    source = click.get_current_context().get_parameter_source
+    named = any(source(name) is not ParameterSource.DEFAULT for name in ("mean", "std"))
+    request = demonstration.Request(
+        model or former, given.inputs(arguments), labels, arguments["host"],
+        given.options(arguments), runs, named,
+    )  # fmt: skip
+    result = demonstration.run(request)
     if as_json:
         print_json(result.as_json())
     else:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
-from tflgpu_plugin.harness.compare import Comparison, compare
+from tflgpu_plugin.harness.compare import Array, Comparison, Subject, compare
 from tflgpu_plugin.harness.hosts import NoHost
 from tflgpu_plugin.harness.inputs import BadInput, Given
 from tflgpu_plugin.harness.tflite import TfliteModel
@@ -22,12 +22,16 @@ from tflgpu_plugin.harness.tflite import TfliteModel
 __all__ = ["BadInput", "NoHost", "Request", "Result", "run"]
 
 TFLITE, ONNX = "TensorFlow Lite", "ONNX Runtime"
+GUESS = (
+    "scaled by a guess: the preprocessing of this model is unknown. If it was trained with "
+    "another, its answers are wrong on the CPU, too; --mean and --std name it"
+)
 
 
 @dataclass(frozen=True)
 class Request:
     """The arguments of a demo, with options of the plugin; without a model it is the demo's own
-    network, which takes no inputs."""
+    network, which takes no inputs. `named` says that the user has named the scale of pictures."""
 
     model: Path | None = None
     given: Given = subjects.PLAIN
@@ -35,19 +39,22 @@ class Request:
     host: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     runs: int = 10
+    named: bool = False
 
 
 @dataclass(frozen=True)
 class Result:
     """The result: the comparison in each host that ran, and the best classes where labels were
     given or the model is ours. `missing` has the reason for each host that did not run, except for
-    hosts that do not read the user's model."""
+    hosts that do not read the user's model. `guessed` says that a float model got a picture in a
+    scale that nobody has named."""
 
     title: str
     tflite: Comparison | None
     onnx: Comparison | None
     classes: list[tuple[str, float]]
     missing: Mapping[str, str] = field(default_factory=dict)
+    guessed: bool = False
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -64,6 +71,8 @@ class Result:
         if comparison is self.comparisons[0]:
             name = f"{adapter.name}, {adapter.backend}" if adapter else "none"
             found.insert(0, f"adapter   {name}")
+            if self.guessed:
+                found.append(f"picture   {GUESS}")
         else:
             same = self.shared_kernels()
             here, there = (len(one.kernels()) for one in self.comparisons)
@@ -112,11 +121,17 @@ def run(request: Request) -> Result:
             raise BadInput("Inputs and labels need a model: pass the model, too.")
         return _own(request)
     subject = subjects.opened(request.model, request.host, request.given)
-    found, title = compare(subject, request.options, request.runs), request.model.name
-    classes = top_classes(found, names) if names else []
-    if isinstance(subject, onnx.OnnxModel):
-        return Result(title, None, found, classes)
-    return Result(title, found, None, classes)
+    found = compare(subject, request.options, request.runs)
+    classes = top_classes(subject.real(found.outputs), names) if names else []
+    here, there = (None, found) if isinstance(subject, onnx.OnnxModel) else (found, None)
+    guessed = request.given.image is not None and not request.named and takes_floats(subject)
+    return Result(request.model.name, here, there, classes, guessed=guessed)
+
+
+def takes_floats(subject: Subject) -> bool:
+    """Whether the first input that takes a picture takes floats."""
+    pictures = (value for value in subject.given().values() if inputs.is_image(value.shape))
+    return next(pictures).dtype.kind == "f"
 
 
 def _own(request: Request) -> Result:
@@ -146,9 +161,9 @@ def _own(request: Request) -> Result:
     return Result(title, tflite, other, inputs.top(best, None), missing)
 
 
-def top_classes(found: Comparison, names: list[str]) -> list[tuple[str, float]]:
+def top_classes(outputs: list[Array], names: list[str]) -> list[tuple[str, float]]:
     """Returns the best classes of the first output that has one score per class; floats are
     preferred."""
-    fitting = [value for value in found.outputs if inputs.are_scores(value, len(names))]
+    fitting = [value for value in outputs if inputs.are_scores(value, len(names))]
     scores = [value for value in fitting if value.dtype.kind == "f"] or fitting
     return inputs.top(scores[0], names) if scores else []

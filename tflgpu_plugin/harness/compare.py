@@ -91,6 +91,9 @@ class Subject(Protocol):
     def given(self) -> Mapping[Any, Array]:
         """Returns the values of the inputs by their probes."""
 
+    def real(self, outputs: Sequence[Array]) -> list[Array]:
+        """Returns the model's outputs, with quantized ones as the numbers that they stand for."""
+
     def probes_of(self, names: Mapping[int, str]) -> Mapping[int, Any]:
         """Returns the probes of those tensors of an imported graph, given with their names, that
         depend on inputs and that the model has in its main graph, inputs included."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tflgpu_plugin
 from tflgpu_plugin.harness import flatbuffer, flatbuffer_part, parts
 from tflgpu_plugin.harness.compare import FASTEST, JUDGES, Array, Running, judged, thinned
@@ -108,6 +110,14 @@ class TfliteModel:
     def given(self) -> Mapping[int, Array]:
         details = self.runner.plain(self.content).get_input_details()
         return {one["index"]: value for one, value in zip(details, self.values, strict=True)}
+
+    def real(self, outputs: Sequence[Array]) -> list[Array]:
+        details = self.runner.plain(self.content).get_output_details()
+        grids = (detail["quantization"] for detail in details)
+        return [
+            (value.astype(np.float32) - zero) * np.float32(scale) if scale else value
+            for value, (scale, zero) in zip(outputs, grids, strict=True)
+        ]
 
     def probes_of(self, names: Mapping[int, str]) -> Mapping[int, int]:
         own = dict(enumerate(flatbuffer.names(self.content)))

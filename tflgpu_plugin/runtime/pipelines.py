@@ -20,7 +20,7 @@ from tflgpu_plugin.registry import KeyLocks, WeakCache
 
 UNCACHED_SECONDS = 0.06  # seconds in the driver: a kernel that takes longer was not in its cache
 GLANCE = 0.005  # seconds between checks of the clock
-SILENT_SECONDS = 1.0  # seconds until the user gets a message
+SILENT_SECONDS = 1.0  # seconds until a message
 RECENT = 128  # unused pipelines that are kept for later models: 0.6 MB each in Mesa
 
 
@@ -161,7 +161,8 @@ class _Work:
             self.reported = True
             log.say(
                 f"tflgpu: the driver compiles {len(self.missing)} GPU kernels; "
-                "where it keeps a cache, this takes place once."
+                "where it keeps a cache, this takes place once.",
+                log.INFO,
             )
 
 
