@@ -10,13 +10,14 @@ from pathlib import Path
 
 OWN = ("self", "cls")
 PATCHES = ("setattr", "delattr", "getattr")
-OF_NAMED_TUPLES = ("_asdict", "_field_defaults", "_fields", "_make", "_replace")  # documented
+# Names that are documented: those of named tuples, and what Jupyter calls.
+DOCUMENTED = ("_asdict", "_field_defaults", "_fields", "_make", "_replace", "_repr_html_")
 IN_A_PROGRAM = re.compile(r"\b[A-Za-z]\w*\.(_[A-Za-z]\w*)")
 
 
 def private(name: object) -> bool:
     named = isinstance(name, str) and name.startswith("_") and name.strip("_") != ""
-    return named and name not in OF_NAMED_TUPLES
+    return named and name not in DOCUMENTED
 
 
 def defined(paths: Iterable[Path]) -> set[str]:

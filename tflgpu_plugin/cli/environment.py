@@ -127,9 +127,17 @@ _READ_BY = {
             "a folder",
             "The folder for results of reference kernels; else one in the user's cache.",
         ),
+        "TFLGPU_TEST_LIMITS": (
+            "such as maxBufferSize=268435456, separated by commas",
+            "Lower limits of the adapter, in the library that injects faults.",
+        ),
         "TFLGPU_TEST_SITE": (
             "a folder",
             "The folder with all other packages for an environment with another onnxruntime.",
+        ),
+        "TFLGPU_TEST_TREE": (
+            "a folder",
+            "The copy of the package with the library that injects faults; else one is built.",
         ),
     },
 }
