@@ -394,6 +394,7 @@ bool tgi_can_map(const tgi_slot *slot, WGPUMapMode mode);       /* whether it ca
 void tgi_unmap_ports(tg_replay *replay);
 int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
                    tgi_traffic *traffic, tg_error *err);
+void tgi_count_time(uint64_t passed);                           /* adds to tg_run_nanoseconds */
 /* Changes a replay to the shapes of a setting; with the run lock held. */
 int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err);
 /* Writes the uniforms to the device if they have changed; with both locks held and a scope open. */

@@ -199,12 +199,6 @@ void tgi_partition_freed(tg_partition *partition) {
   atomic_fetch_add(&partition->times_freed, 1);
 }
 
-static atomic_ullong run_nanoseconds;
-
-uint64_t tg_run_nanoseconds(void) {
-  return run_nanoseconds;
-}
-
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err) {
   tgi_traffic traffic = {0};
   tg_run_options options = {0};
@@ -216,7 +210,7 @@ int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_p
   atomic_fetch_add(&partition->downloaded, traffic.downloaded);
   if (failed) return 1;
   atomic_store(&partition->last_nanoseconds, traffic.nanoseconds);
-  atomic_fetch_add(&run_nanoseconds, traffic.nanoseconds);
+  tgi_count_time(traffic.nanoseconds);
   return 0;
 }
 

@@ -71,8 +71,11 @@ static void drop(stale found) {
 }
 
 static int fetch(stale found, tg_error *err) {
-  if (!found.readback) return read_buffer(found.buffer, found.memory, err);
-  return tgi_readback_take(found.readback, found.memory, err);
+  uint64_t start = tgi_now();
+  int failed = found.readback ? tgi_readback_take(found.readback, found.memory, err)
+                              : read_buffer(found.buffer, found.memory, err);
+  tgi_count_time(tgi_now() - start);
+  return failed;
 }
 
 /* Copies the whole tensor to its own host memory, and releases the references in `found`. */

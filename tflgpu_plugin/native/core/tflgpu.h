@@ -245,7 +245,7 @@ typedef struct tg_partition_state {
   uint64_t device_inputs;          /* inputs of all runs that came from another partition, on the device */
 } tg_partition_state;
 void tg_partition_get_state(tg_partition *partition, tg_partition_state *out);
-/* The wall time of all runs of partitions in this process, a sum over threads that run at once. */
+/* The wall time of all runs of partitions in this process and of fetching their results, a sum over threads that run at once. */
 uint64_t tg_run_nanoseconds(void);
 /* The buffers of all plans of these partitions, each counted once. */
 void tg_partitions_get_memory(tg_partition *const *partitions, size_t count, tg_memory *out);
