@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from tflgpu_plugin.threads import foreign
@@ -30,7 +31,7 @@ def say(text: str, level: int = WARNING) -> None:
     """Logs a text at this level. It may begin with one of PREFIXES, which is shown on stderr
     only."""
     if "logging" not in sys.modules and level >= _from_environment():
-        return _write(text)  # `logging` is not imported, so the program cannot have set a level
+        return write(text)  # `logging` is not imported, so the program cannot have set a level
     if not enabled(level):
         return None
     prefix = next((p for p in PREFIXES if text.startswith(p)), "")
@@ -67,13 +68,15 @@ def _from_environment() -> int:
 @functools.cache
 def _unknown(name: str) -> None:
     """Warns once that the value `name` of the environment variable is not a level."""
-    _write(f"WARNING: tflgpu: {VARIABLE} is {name[:40]!r}. It takes: {', '.join(LEVELS)}.")
+    write(f"WARNING: tflgpu: {VARIABLE} is {name[:40]!r}. It takes: {', '.join(LEVELS)}.")
 
 
-def _write(text: str) -> None:
-    """Writes `text` as a line to stderr, if there is a stderr."""
+def write(text: str) -> None:
+    """Writes `text` as a line to stderr, if there is a stderr. No model fails because stderr is on
+    a full disk, a closed file or a pipe without a reader."""
     if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
 
 
 def _logger() -> Any:
@@ -89,7 +92,7 @@ def _logger() -> Any:
         def emit(self, record: logging.LogRecord) -> None:
             others = [*logger.handlers, *(logging.getLogger().handlers if logger.propagate else ())]
             if all(handler is self for handler in others):
-                _write(getattr(record, "prefix", "") + record.getMessage())
+                write(getattr(record, "prefix", "") + record.getMessage())
 
     handler = OnStderr()
     handler.set_name(NAME)

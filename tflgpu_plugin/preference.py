@@ -294,6 +294,5 @@ if hasattr(os, "register_at_fork"):
 
 def _tell(made: Preference, process: int) -> None:
     form = os.environ.get(SUMMARY, "text")
-    if form == "off" or os.getpid() != process or sys.stderr is None:
-        return
-    print(json.dumps(made.as_json()) if form == "json" else f"tflgpu: {made}", file=sys.stderr)
+    if form != "off" and os.getpid() == process:
+        log.write(json.dumps(made.as_json()) if form == "json" else f"tflgpu: {made}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -158,6 +159,34 @@ def test_a_half_written_plan_is_cut_off(tmp_path: Path) -> None:
     assert before.read() == good + good[:100]
     before.close()
     assert len(held(tmp_path).segments) == 2 and os.listdir(tmp_path) == ["some.tflgpu"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit for the size of files")
+@pytest.mark.parametrize("half_written", [False, True])
+def test_a_full_disk_leaves_the_plans_that_are_there(tmp_path: Path, half_written: bool) -> None:
+    """Files cannot grow beyond a limit, a different one each time, as on a disk with so much room.
+    The process that meets it and the next ones have the plan that was stored before."""
+    import resource
+
+    entry(tmp_path).store(stored.plan(), {})
+    path = tmp_path / "some.tflgpu"
+    good = path.read_bytes()
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before, refused = good + (good[:100] if half_written else b""), 0
+    for room in range(0, 3 * len(good), len(good) // 7):
+        path.write_bytes(before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, unlimited[1]))
+        try:
+            entry(tmp_path).store(other(1), {}, extra(1))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        assert os.listdir(tmp_path) == ["some.tflgpu"], room
+        added = len(list(entry(tmp_path).plans("nodes")))
+        refused += not added
+        assert entry(tmp_path).load(stored.dense()) is not None
+        entry(tmp_path).store(other(2), {}, extra(2))
+        assert len(held(tmp_path).segments) == added + 2
+    assert 5 < refused < 20  # the last disks have room
 
 
 def test_a_folder_that_stays_locked_is_told(

@@ -20,6 +20,13 @@ log.say("tflgpu: in detail", log.DEBUG)
 WARNED, INFORMED = "WARNING: look out\n", "tflgpu: by the way\n"
 DETAILED = "tflgpu: in detail\n"
 SETUP = "import logging\n"
+FULL = """
+import sys
+class Full:
+    def write(self, text): raise OSError(28, "No space left on device")
+    def flush(self): pass
+sys.stderr = Full()
+"""
 
 
 @pytest.mark.parametrize(
@@ -36,6 +43,8 @@ SETUP = "import logging\n"
         ("import tflgpu_plugin as t; t.set_log_level('info')\n", "", WARNED + INFORMED),
         ("import tflgpu_plugin as t; t.set_log_level('off')\n", "debug", ""),
         ("import sys; sys.stderr = None\n", "", ""),
+        (FULL, "", ""),
+        ("import sys; sys.stderr = open('/dev/null', 'w'); sys.stderr.close()\n", "", ""),
     ],
 )  # fmt: skip
 def test_what_is_said_on_stderr(first: str, level: str, said: str) -> None:

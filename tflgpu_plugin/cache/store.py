@@ -244,9 +244,13 @@ def _cut(path: Path, size: int) -> None:
     """Replaces a file by a new one with its first `size` bytes. It is not truncated in place,
     because other processes may have mapped all of it."""
     handle, part = tempfile.mkstemp(".part", f".{path.stem}-", path.parent)
-    with os.fdopen(handle, "wb") as to, path.open("rb") as source:
-        to.write(source.read(size))
-    os.replace(part, path)
+    try:
+        with os.fdopen(handle, "wb") as to, path.open("rb") as source:
+            to.write(source.read(size))
+        os.replace(part, path)
+    except OSError:
+        os.unlink(part)
+        raise
 
 
 def _tell_unkept(folder: Path, reason: object) -> None:
