@@ -14,7 +14,7 @@ from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, Unsupp
 from tflgpu_plugin.frontend import callbacks, messages, stored_shapes
 from tflgpu_plugin.frontend.callers import PerCaller
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
-from tflgpu_plugin.frontend.reshaping import flat
+from tflgpu_plugin.frontend.reshaping import flat, parted
 from tflgpu_plugin.frontend.reports import (
     CPU,
     GPU,
@@ -33,10 +33,10 @@ from tflgpu_plugin.importer.loop_body import otherwise
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostExtent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.row_conditions import shaped
 from tflgpu_plugin.importer.rules import INCOMPLETE
-from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, kept
+from tflgpu_plugin.importer.run_values import numbers
+from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, given_values, kept
 from tflgpu_plugin.importer.support import Judge, without_kernel
 from tflgpu_plugin.ir import HostOp, Quantization, Refusal, Shape, operands
-from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.quantization import same_bits
 from tflgpu_plugin.options import OptionError, Options, parse
@@ -45,14 +45,14 @@ from tflgpu_plugin.runtime.adapter import adapters, select
 from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
 __all__ = [
-    "COUNTED", "CPU", "DEFAULT_DOMAINS", "EXTENTS", "GPU", "INCOMPLETE", "INTEGERS", "REVERTED",
-    "AdapterInfo", "Again", "BuildError", "Builder", "Claim", "Client", "Default", "Facts",
-    "GraphRecord", "HostError", "HostExtent", "HostModel", "HostNode", "HostOp", "Imported",
-    "ImpossibleShapes", "Instance", "Judge", "NoAdapter", "NodeReport", "Once", "OptionError",
-    "Options", "Partition", "PerCaller", "PlacedPartition", "Quantization", "Records", "Refusal",
-    "Report", "Shape", "Subgraph", "Table", "TensorReport", "Unsupported", "Value", "adapters",
-    "again", "arithmetic", "broadcast", "callbacks", "flat", "kept", "log", "loop_layer",
-    "messages", "narrowed", "native", "operands", "otherwise", "packed", "parse", "partition",
+    "COUNTED", "CPU", "DEFAULT_DOMAINS", "GPU", "INCOMPLETE", "REVERTED", "AdapterInfo", "Again",
+    "BuildError", "Builder", "Claim", "Client", "Default", "Facts", "GraphRecord", "HostError",
+    "HostExtent", "HostModel", "HostNode", "HostOp", "Imported", "ImpossibleShapes", "Instance",
+    "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options", "Partition", "PerCaller",
+    "PlacedPartition", "Quantization", "Records", "Refusal", "Report", "Shape", "Subgraph", "Table",
+    "TensorReport", "Unsupported", "Value", "adapters", "again", "arithmetic", "broadcast",
+    "callbacks", "flat", "given_values", "kept", "log", "loop_layer", "messages", "narrowed",
+    "native", "numbers", "operands", "otherwise", "packed", "parse", "parted", "partition",
     "rebuild_partition", "remember", "restore_partition", "same_bits", "select", "shaped",
     "stored_shapes", "symbols", "threads", "unpacked", "without_kernel",
 ]  # fmt: skip

@@ -13,7 +13,6 @@ from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Plan, Shape
 from tflgpu_plugin.providers import Imported, Partition, Value, log, stored_shapes
 
-from .context import numbers
 from .reader import TABLE
 from .sessions import Placed
 from .snapshot import Snapshot
@@ -63,7 +62,7 @@ def _variants(
             _with(taken, name, 2 if number == 1 else 1), TABLE, partition.judge
         )
         if interface.run_values.keys() <= reading.run_values.keys():
-            values = (numbers(reading.run_values[name]) for name in interface.run_values)
+            values = (providers.numbers(reading.run_values[name]) for name in interface.run_values)
             yield (*(shape(reading, key) for key in interface.inputs), *values)
 
 

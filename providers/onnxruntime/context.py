@@ -11,11 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
-from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Plan, Refusal, Shape, digests, is_symbolic
+from tflgpu_plugin.ir import Array, Plan, Refusal, Shape, digests
 from tflgpu_plugin.providers import AdapterInfo, BuildError, HostNode, Options, Partition
 
 from .snapshot import Snapshot
@@ -85,26 +83,9 @@ class Interface:
 
     @property
     def key(self) -> tuple[tuple[int, ...], ...]:
-        """Returns the key of the first plan: the shapes of `inputs`, then the `numbers` of each of
+        """Returns the key of the first plan: the shapes of `inputs`, then the numbers of each of
         the `run_values`."""
-        return (*self.shapes, *map(numbers, self.run_values.values()))
-
-
-def numbers(value: Array) -> tuple[int, ...]:
-    """Returns `value`, which a plan is specialized for, as native code passes it: integers clipped
-    to int32 (a clipped one is out of range of every tensor, too), floats as their bits."""
-    if value.dtype == np.float32:
-        value = value.view(np.int32)
-    return tuple(int(n) for n in np.clip(value.reshape(-1), INT32.min, INT32.max))
-
-
-def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
-    """Returns the array that `numbers` made `given` from, which may be symbolic."""
-    if is_symbolic(given):
-        return np.array(given, object).reshape(shape)
-    held = np.array(given, np.int32)
-    whole = held.view(np.float32) if dtype == "f32" else held.astype(NUMPY_DTYPES[dtype])
-    return whole.reshape(shape)
+        return (*self.shapes, *map(providers.numbers, self.run_values.values()))
 
 
 def write(

@@ -272,7 +272,7 @@ def build(number: int, handle: Any, shapes: Any, count: int) -> None:
     and extents, then for each run value its element count and elements. Runs with these shapes
     fail if there can be no plan. Raises ImpossibleShapes."""
     placed = sessions.kept.claimed(number, UNPLANNED)
-    placed.build(handle, placed.shapes([int(shapes[k]) for k in range(count)]))
+    placed.build(handle, providers.parted([int(shapes[k]) for k in range(count)]))
 
 
 # ---- runs on onnxruntime's own kernels -----------------------------------------------------------

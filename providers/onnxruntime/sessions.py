@@ -3,15 +3,15 @@ reasons of failures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tflgpu_plugin import providers
-from tflgpu_plugin.ir import Refusal, Shape
+from tflgpu_plugin.ir import Array, Refusal, Shape
 from tflgpu_plugin.providers import GraphRecord, PerCaller, Report, TensorReport, native
 
-from .context import Export, Interface, restored
+from .context import Export, Interface
 from .names import EP_NAME
 from .reader import TABLE
 
@@ -36,10 +36,8 @@ class Placed(providers.PlacedPartition):
         return [part.values[name].shape for name in self.interface.inputs]
 
     @property
-    def limits(self) -> Sequence[tuple[int, int] | None]:
-        values = self.interface.run_values.values()
-        numbers = (providers.INTEGERS if data.dtype.kind == "i" else None for data in values)
-        return [*[providers.EXTENTS] * len(self.interface.inputs), *numbers]
+    def run_values(self) -> Mapping[str, Array]:
+        return self.interface.run_values
 
     @property
     def described(self) -> object:
@@ -50,25 +48,15 @@ class Placed(providers.PlacedPartition):
         ports = interface.ports, interface.inputs, interface.outputs
         return nodes, ports, interface.arithmetic, tuple(interface.run_values)
 
-    def shapes(self, flat: list[int]) -> tuple[Shape, ...]:
-        """Returns the shapes of `interface.inputs`, then the numbers of its `run_values`. `flat`
-        holds for each of these a length (rank or count), followed by that many numbers."""
-        found, at = [], 0
-        for _ in (*self.interface.inputs, *self.interface.run_values):
-            found.append(tuple(flat[at + 1 : at + 1 + flat[at]]))
-            at += 1 + flat[at]
-        return tuple(found)
-
     def reshaped(self, partition: providers.Partition, given: tuple[Shape, ...]) -> providers.Again:
-        """Returns the graph for the shapes and numbers `given` (see `shapes`), with ports in the
-        order of the first plan. Raises ImpossibleShapes if the host would reject the shapes."""
+        """Returns the graph for these shapes of `interface.inputs` and numbers of its `run_values`,
+        with ports in the order of the first plan. Raises ImpossibleShapes if the host would
+        reject the shapes."""
         interface, part = self.interface, self.interface.part
         assert part is not None
         shapes = dict(zip(interface.inputs, given, strict=False))
-        numbers = zip(interface.run_values, given[len(interface.inputs) :], strict=True)
-        values = {
-            name: restored(held, shapes[name], part.values[name].dtype) for name, held in numbers
-        }
+        numbers = given[len(interface.inputs) :]
+        values = providers.given_values(part, interface.run_values, shapes, numbers)
         part.check_files()
         facts = providers.Facts(shapes, None, interface.arithmetic, values, partition.judge)
         return providers.again(part, TABLE, facts, interface.ports, interface.outputs)

@@ -23,7 +23,6 @@ from tflgpu_plugin.providers import (
 
 from . import codes, delegates, loops, reader, refusals, snapshot, variables
 from .snapshot import Snapshot
-from .tensors import listed
 
 GONE = Refusal(
     "host.withdrawn",
@@ -131,7 +130,7 @@ def _place_again(
         if partition is None or native.lib.tg_device_is_lost(partition.device.handle):
             handle = None
             judge = providers.judge(delegate.options)
-            graph = old.kept.reshaped(old.kept.shapes, judge).runs()
+            graph = old.kept.reshaped(old.kept.key, judge).runs()
             given = delegate.options, delegate.adapter
             partition = providers.rebuild_partition(old.nodes, graph, *given)
         prepared.placed.append(placed := place(delegate.pointer, partition, old.kept, old.manner))
@@ -166,6 +165,7 @@ def place(
         "output": map(int, kept.outputs),
         "state": map(int, kept.states),
         "shape_only": map(int, kept.others),
+        "value": map(int, kept.run_values),
         "caller": manner.callers,
     }
     arrays = {name: ffi.new("int32_t[]", list(values)) for name, values in lists.items()}
@@ -195,12 +195,12 @@ def _tell(delegate: delegates.Delegate, nodes: Sequence[NodeReport]) -> None:
 # ---- build ---------------------------------------------------------------------------------------
 
 
-def build(number: int, kernel: Any, context: Any) -> None:
-    """Builds a plan of a kernel for the host's present shapes. Where that fails, runs of the kernel
-    fail with a sentence."""
-    host = native.ffi.cast("tgl_context *", context)
+def build(number: int, kernel: Any, shapes: Any, count: int) -> None:
+    """Builds a plan of a kernel. `shapes` holds `count` numbers: for each input its rank and
+    extents, then for each run value its element count and elements. Where that fails, runs of the
+    kernel fail with a sentence."""
     placed = delegates.kept.claimed(number, GONE)
-    placed.build(kernel, tuple(listed(host.tensors[int(key)].dims) for key in placed.kept.keys))
+    placed.build(kernel, providers.parted([int(shapes[k]) for k in range(count)]))
 
 
 def fell_back(number: int, reason: Any) -> None:

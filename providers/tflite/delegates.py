@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
 from tflgpu_plugin import providers
-from tflgpu_plugin.ir import Refusal, Shape
+from tflgpu_plugin.ir import Array, Refusal, Shape
 from tflgpu_plugin.providers import GraphRecord, Partition, Report, Subgraph, native
 
 GRAPHS = 64  # records of other graphs that a delegate keeps for its report
@@ -48,19 +48,20 @@ class Placed(providers.PlacedPartition):
         return self.kept.declared
 
     @property
-    def limits(self) -> Sequence[tuple[int, int] | None]:
-        return [providers.EXTENTS] * len(self.kept.keys)
+    def run_values(self) -> Mapping[str, Array]:
+        return self.kept.run_values
 
     @property
     def described(self) -> object:
         kept, model = self.kept, self.kept.model
         nodes = model.nodes, model.values, model.outputs, model.numbered, model.fused, model.ordered
-        return nodes, kept.ports, kept.others, kept.outputs, kept.states, sorted(kept.arithmetic)
+        ports = kept.ports, kept.others, kept.outputs, kept.states
+        return nodes, *ports, sorted(kept.arithmetic), tuple(kept.run_values)
 
     def start(self, partition: Partition) -> None:
         """Hands over the partition's first plan."""
         instance = partition.instance
-        self.add(self.handle, self.kept.shapes, instance.output_shapes, instance)
+        self.add(self.handle, self.kept.key, instance.output_shapes, instance)
 
 
 @dataclass

@@ -208,7 +208,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("DIV", "div", 2, mul, TWO),
         _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", bfloat16=True),
         _row(
-            "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count! value value",
+            "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count value value",
             types=ANY,
         ),
         _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED),
@@ -223,7 +223,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", bfloat16=True),
         _row("ADD_N", "add_n", 1, None, "value*", types=SUMMED),
         _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, types=FLOATS),
-        _row("BROADCAST_TO", "expand", 3, None, "value shape!", bfloat16=True),
+        _row("BROADCAST_TO", "expand", 3, None, "value shape", bfloat16=True),
         _row("BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE),
         _row(
             "CONV_3D_TRANSPOSE", "transpose_conv_3d", 1, params.conv_3d,
@@ -395,5 +395,6 @@ LEFT: Mapping[str, Refusal] = {
     "DELEGATE": Refusal("host.other_delegate", "This node already belongs to another delegate."),
 }
 TABLE = Table(
-    HOST_OPS, CPU_OPS, need.EVERY, left=LEFT, keeps_half=True, keeps_folded=True, keeps_weights=True
-)
+    HOST_OPS, CPU_OPS, need.EVERY, left=LEFT, asks_runs=True, keeps_half=True, keeps_folded=True,
+    keeps_weights=True,
+)  # fmt: skip

@@ -179,8 +179,8 @@ def _body(ffi: Any, context: Any, number: int) -> Snapshot:
 
 def _ones(raw: Sequence[RawNode], tensors: Mapping[int, Value]) -> dict[int, tuple[int, ...]]:
     """Returns the axes of extent 1 of the graph's inputs, by tensor. In a model that does not say
-    which extents are dynamic, these may be."""
-    made = {t for node in raw for t in node.outputs}
+    which extents are dynamic, these may be, except in lists that decide shapes."""
+    made = {t for node in raw for t in (*node.outputs, *_deciding(node))}
     inputs = {t for node in raw for t in node.inputs if t is not None} - made
     shapes = {t: tensors[t].shape or () for t in inputs if tensors[t].data is None}
     return {t: tuple(k for k, n in enumerate(s) if n == 1) for t, s in shapes.items() if 1 in s}
@@ -229,6 +229,11 @@ def _is_decided(
         return any(t in open_ for t in node.outputs)
     if name.startswith("STABLEHLO") and name not in ops.HOST_OPS:
         return True
+    return any(tensors[t].data is None for t in _deciding(node))
+
+
+def _deciding(node: RawNode) -> list[int]:
+    """Returns the inputs of the node whose values decide the shapes of its results."""
     row = ops.HOST_OPS.get(node.host_op) or ops.CPU_OPS.get(node.host_op)
     given = [node.inputs[k] for k in (row.deciding if row else ()) if k < len(node.inputs)]
-    return any(tensors[t].data is None for t in given if t is not None)
+    return [t for t in given if t is not None]

@@ -7,9 +7,14 @@ from typing import Any
 import pytest
 
 from tflgpu_plugin.compile.template import Values
-from tflgpu_plugin.frontend.reshaping import KEPT, NARROW, Flat, Reshaping, flat
+from tflgpu_plugin.frontend.reshaping import KEPT, NARROW, Flat, Reshaping, flat, parted
 from tflgpu_plugin.ir import extent
 from tflgpu_plugin.ir.extent import Trace
+
+
+def test_lists_that_were_joined_are_parted() -> None:
+    lists = ((2, 3), (), (5,), (-1, 0, 7))
+    assert parted(flat(lists)) == lists and parted([]) == ()
 
 
 class Template:

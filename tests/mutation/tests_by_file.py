@@ -162,6 +162,7 @@ _NATIVE = (
 )
 _NATIVE_TFLITE = (
     "test_native",
+    "test_run_values",
     "test_held_memory",
     "test_kept_states",
     "test_custom_allocations",
@@ -300,7 +301,8 @@ TESTS: dict[str, Sequence[str]] = {
     "binary": ("test_ort_integers",),
     "reduce": ("test_ort_integers",),
     "scan": ("test_ort_integers",),
-    **dict.fromkeys(("builder", "node_reader", "plain"), READ),
+    **dict.fromkeys(("builder", "node_reader"), READ),
+    "plain": ("test_run_values", *READ),
     **dict.fromkeys(("importer", "state", "arithmetic"), ("test_ort_changing_values", *READ)),
     **dict.fromkeys(
         ("decompose", "one_hot", "pad", "resize", "top_k"), ("test_ort_changing_values",)
@@ -310,7 +312,8 @@ TESTS: dict[str, Sequence[str]] = {
     "row_conditions": READ,
     "folding": ("test_constant_operators", *READ),
     "offsets": ("test_offsets",),
-    "subgraph": ("test_subgraph", *_TFLITE),
+    "subgraph": ("test_subgraph", "test_run_values", *_TFLITE),
+    "run_values": ("test_run_values", "test_ort_changing_values", "test_ort_run_values"),
     **dict.fromkeys(("loop_body", "loop_values"), ("test_loop_layer", "test_recurrent_loops")),
     "loop_layer": ("test_recurrent_loops",),
     "symbols": (
@@ -321,7 +324,7 @@ TESTS: dict[str, Sequence[str]] = {
         *_ONNX,
     ),
     "native/symbols": ("test_symbols", "test_symbol_tables", "test_symbol_memory"),
-    "likely": ("test_ort_run_values", "test_ort_changing_values", *_ONNX),
+    "likely": ("test_run_values", "test_ort_run_values", "test_ort_changing_values", *_ONNX),
     "stored_numbers": ("test_stored_steps", "test_fixed_point"),  # of ops
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
@@ -352,7 +355,8 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "elementwise": ("test_ort_integers", "test_ort_reductions"),
     "recurrent": ("test_ort_recurrent",),
     "loops": ("test_recurrent_loops",),
-    "delegates": ("test_recurrent_loops",),
+    "delegates": ("test_run_values", "test_recurrent_loops"),
+    "delegate": ("test_run_values", *_TFLITE),
     "einsum": ("test_ort_einsum",),
     "spectral": ("test_ort_spectral", "test_ort_changing_values"),
     "rearranging": ("test_ort_changing_values",),

@@ -133,8 +133,8 @@ class Host:
                 return 0
             return 1
 
-        @ffi.callback("int(int64_t, tg_kernel *, void *, tg_error *)")
-        def build(number: int, kernel: Any, context: Any, err: Any) -> int:
+        @ffi.callback("int(int64_t, tg_kernel *, int32_t *, size_t, tg_error *)")
+        def build(number: int, kernel: Any, shapes: Any, count: int, err: Any) -> int:
             self.built.append(number)
             if self.refusal:
                 err.text = self.refusal

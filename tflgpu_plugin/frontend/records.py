@@ -30,7 +30,7 @@ from tflgpu_plugin.frontend.reports import (
 from tflgpu_plugin.frontend.reshaping import Flat, Lists, Reshaping, Symbolic, flat, symbols
 from tflgpu_plugin.importer.model import HostExtent
 from tflgpu_plugin.importer.subgraph import Again
-from tflgpu_plugin.ir import Refusal, Shape, counts
+from tflgpu_plugin.ir import Array, Refusal, Shape, counts
 from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
@@ -135,7 +135,7 @@ class PlacedPartition:
         """Gives the native object a plan with symbols for these input shapes. Returns whether there
         is one; where anything fails, a plan for these shapes alone is tried."""
         reshaping, found, lists = self.reshaping, None, Lists(given)
-        limits, make = lists.limits(self.limits), self._maker(partition, lists)
+        limits, make = lists.limits(self.run_values.values()), self._maker(partition, lists)
         with reshaping.lock:  # plans of a template replace each other
             try:
                 reshaping.declared = lists.named(self.declared)
@@ -168,7 +168,7 @@ class PlacedPartition:
         """Returns a template for these shapes, in which numbers at positions of the same name are
         one symbol; None if there is none. Raises any error."""
         lists, trace = Lists(given), Trace()
-        limits = lists.limits(self.limits)
+        limits = lists.limits(self.run_values.values())
         numbers, places = symbols(lists.flat, names, limits, trace)
         if not places:
             return None
@@ -194,8 +194,8 @@ class PlacedPartition:
         raise NotImplementedError
 
     @property
-    def limits(self) -> Sequence[tuple[int, int] | None]:
-        """Returns the limits of symbols in each list that selects a plan, None where none are."""
+    def run_values(self) -> Mapping[str, Array]:
+        """Returns the first values of a run that a plan was specialized for, by key."""
         raise NotImplementedError
 
     def add(

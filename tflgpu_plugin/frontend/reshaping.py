@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import threads
 from tflgpu_plugin.importer.model import HostExtent
-from tflgpu_plugin.ir import Shape
-from tflgpu_plugin.ir.extent import EXTENTS, Trace
+from tflgpu_plugin.ir import Array, Shape
+from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Trace
 
 if TYPE_CHECKING:
     from tflgpu_plugin.cache.plan_file import Stored
@@ -36,6 +36,15 @@ def flat(shapes: Sequence[Shape]) -> list[int]:
     return [number for shape in shapes for number in (len(shape), *shape)]
 
 
+def parted(numbers: Sequence[int]) -> tuple[Shape, ...]:
+    """Returns the lists that `flat` joined."""
+    found, at = list[Shape](), 0
+    while at < len(numbers):
+        found.append(tuple(numbers[at + 1 : at + 1 + numbers[at]]))
+        at += 1 + numbers[at]
+    return tuple(found)
+
+
 class Lists:
     """The lists that select a plan (shapes, then run values), as parts of one flat list."""
 
@@ -48,8 +57,11 @@ class Lists:
         """Returns other lists of the same lengths, from their flat list."""
         return tuple(numbers[start:end] for start, end in self.parts)
 
-    def limits(self, held: Sequence[tuple[int, int] | None]) -> Limits:
-        """Returns the limits by position, from those of each list."""
+    def limits(self, values: Collection[Array]) -> Limits:
+        """Returns the limits of symbols by position. The last lists are numbers of `values`, of
+        which integers may be symbols."""
+        numbers = [INTEGERS if value.dtype.kind == "i" else None for value in values]
+        held = [*[EXTENTS] * (len(self.parts) - len(numbers)), *numbers]
         pairs = zip(held, self.parts, strict=True)
         return {k: ends for ends, (start, end) in pairs if ends for k in range(start, end)}
 

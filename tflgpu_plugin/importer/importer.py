@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported, defect
-from tflgpu_plugin.importer import building, likely, row_conditions
+from tflgpu_plugin.importer import building, row_conditions, run_values
 from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
@@ -82,31 +82,8 @@ class _Importer(State):
         few integers, and nodes that compute them from such are left to the host."""
         row = self.table.arithmetic.get(host.title)
         if row is not None and all(map(self.is_short, host.reads)):
-            self._guess(self.builder(host, row, inputs))
-        nodes = [*map(self.before, self.wanted.get(host.id, ()))]
-        self.left.update(*(nodes if all(nodes) else ()))
-
-    def _guess(self, builder: Builder) -> None:
-        """Guesses the values of inputs of the graph that this node's shapes depend on."""
-        asked = self.table.asks_runs and self.planned is None
-        for position in builder.row.deciding if asked else ():
-            key = next(iter(builder.host.inputs[position : position + 1]), None)
-            if key is None or builder.known(builder.x(position)):
-                continue
-            made = self.model.values[builder.host.writes[0]]
-            found = likely.guess(builder, position, self.model.values[key], made)
-            if found is not None and not self._is_outside(key):
-                self.wanted.setdefault(builder.host.id, []).append(key)
-            elif found is not None:
-                self.run_values[key] = found
-                known = self.tensors.add(self.of_a_run(key))
-                builder.inputs = [
-                    known if k == position else t for k, t in enumerate(builder.inputs)
-                ]
-
-    def _is_outside(self, key: str) -> bool:
-        """Whether no imported node makes the value."""
-        return not any(self.ids[key] in node.outputs for node in self.nodes if node.op)
+            run_values.guess(self, self.builder(host, row, inputs))
+        run_values.leave(self, host)
 
     # ---- evaluate -----------------------------------------------------------------------------
 
@@ -145,7 +122,7 @@ class _Importer(State):
 
     def _build(self, host: HostNode, row: HostOp, inputs: list[int | None]) -> None:
         builder = self.builder(host, row, inputs)
-        self._guess(builder)
+        run_values.guess(self, builder)
         asked = (*self.every, *row.conditions)
         if row.op:
             asked += (*self.table.kernels, row_conditions.shaped)
@@ -231,7 +208,8 @@ class _Importer(State):
             stated = self.model.values[key]
             tensor = Tensor(stated.name, self.stated_shape(stated), stated.dtype)
             tensor = self.of_a_run(key) if key in self.run_values else tensor
-            self.ids[key] = self.tensors.add(tensor)
+            number = int(key) if self.model.numbered else None
+            self.ids[key] = self.tensors.add(tensor, number)
             outputs.append(self.ids[key])
         reads = [t for t in inputs if t is not None] + [self.tensor(k) for k in host.implicit]
         node = Node(

@@ -52,6 +52,10 @@ def _axes(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
     return next(fitting, chosen[0])
 
 
+def _order(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
+    return range(count)
+
+
 def _along(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
     """Returns the shape with these axes added, removed, or reduced to one element."""
     if rank > len(shape):
@@ -76,6 +80,11 @@ def _shape(e: Builder, count: int, result: Shape | None) -> Shape:
     if count >= len(shape):
         return (*[1] * (count - len(shape)), *shape)
     return (*shape[: count - 1], prod(shape[count - 1 :]))[:count]
+
+
+def _image(e: Builder, count: int, result: Shape | None) -> Shape:
+    """Returns the extents of the first value behind its batch."""
+    return (*e.of("value")[1 : 1 + count], *[1] * count)[:count]
 
 
 def _split(e: Builder, count: int, result: Shape | None) -> list[int]:
@@ -119,17 +128,27 @@ def _same(number: float) -> Likely:
 LIKELY: Mapping[str, Likely] = {
     "axes": _axes,
     "axis": _axis,
+    "begin": _same(0),
+    "block": _same(1),
     "count": _largest,
+    "crops": _same(0),
+    "end": _same(INT32.max),
     "ends": _same(INT32.max),
     "factors": _ratio,
     "first": _first,
+    "length": _same(-1),
     "limit": _limit,
+    "order": _order,
+    "paddings": _same(0),
     "pads": _same(0),
     "repeats": _ratio,
     REGION: _ratio,
     "shape": _shape,
+    "size": _image,
     "sizes": _shape,
     "split": _split,
+    "start": _same(0),
     "starts": _same(0),
     "steps": _same(1),
+    "strides": _same(1),
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer import building, folding, row_conditions
+from tflgpu_plugin.importer import building, folding, row_conditions, run_values
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
@@ -34,7 +34,8 @@ LISTS = {"shape", "perm", "expand"}  # attributes that replace a second input
 @dataclass
 class Plain:
     """The importer of such nodes. By tensor id, `known` are folded results, without their values,
-    and `variable` those of them that follow from shapes; `doubtful` are tensors whose stated shape
+    and `variable` values of a run and those folded results that follow from these or from shapes;
+    `doubtful` are tensors whose stated shape
     is not the inferred one; `later` are nodes that dequantize a constant, and `widened` their
     results, once needed. `unplanned` says, by host node, why the op cannot infer shapes where the
     model states none."""
@@ -46,6 +47,14 @@ class Plain:
     later: dict[int, Node] = field(default_factory=dict)
     widened: dict[int, Tensor] = field(default_factory=dict)
     unplanned: dict[int, Refusal] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._add_run_values()
+
+    def _add_run_values(self) -> None:
+        for key in self.state.run_values:
+            self.variable.add(self.state.ids[key])
+            self.doubtful.discard(self.state.ids[key])
 
     @property
     def table(self) -> MutableMapping[int, Tensor]:
@@ -91,6 +100,7 @@ class Plain:
         builder = state.builder(host, row, inputs)
         if state.planned is None and (reason := row_conditions.unmet(state.every, builder)):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
+        self._ask_runs(builder)
         seen = self._seen(builder)
         given = tuple(builder.op.taken(seen.inputs))
         node = Node(host.id, row.op, given, outputs, builder.attributes, row=row, **common)
@@ -106,6 +116,15 @@ class Plain:
         if hidden or kept != given:
             node = replace(node, inputs=kept, outputs=(*outputs, *hidden))
         return node, refusal
+
+    def _ask_runs(self, builder: Builder) -> None:
+        """Guesses the values that decide the node's shapes, or leaves the nodes that compute them
+        to the host, unless such a value must be a constant of the model."""
+        asked = [builder.row.operands[position] for position in builder.row.deciding]
+        if self.state.table.asks_runs and not any(operand.constant for operand in asked):
+            run_values.guess(self.state, builder)
+            run_values.leave(self.state, builder.host)
+            self._add_run_values()
 
     def _seen(self, builder: Builder) -> Builder:
         """Returns the builder as conditions read it: inputs in the order of the op, and values only
@@ -149,7 +168,8 @@ class Plain:
             return False
         values = self.state.model.values
         fixed = {t for key, t in inputs.items() if values[key].constant or values[key].dense}
-        fixed |= {t for t in inputs.values() if self.table[t].data is not None} - self.known.keys()
+        held = {t for t in inputs.values() if self.table[t].data is not None}
+        fixed |= held - self.known.keys() - self.variable
         return self.state.table.keeps_weights and {*inputs.values()} <= fixed | self.state.chained
 
     def present(self, host: HostNode) -> dict[str, int]:
@@ -232,7 +252,7 @@ class Plain:
             return None
         other = None if node.row else self.state.table.arithmetic.get(host.title)
         first = other is not None and other.of_shapes
-        reached = planned is not None or not self.known.keys().isdisjoint(inputs)
+        reached = planned is not None or any(t in self.known or t in self.variable for t in inputs)
         if not (first or reached):
             return None
         tensors, outputs = [self.table[t] for t in inputs], self._outputs(host, node)

@@ -89,14 +89,18 @@ class State:
             if node is None or node.id in found or not all(map(self.is_short, node.reads)):
                 continue
             found.add(node.id)
-            waiting += node.reads
+            waiting += (read for read in node.reads if not self.is_known(read))
         return found
+
+    def is_known(self, key: str) -> bool:
+        """Whether a value is known before the model runs, or as a value of a run."""
+        return self.tensors.table[self.tensor(key)].data is not None
 
     def is_short(self, key: str) -> bool:
         """Whether a value is known, or a few integers."""
         held = self.tensors.table[self.tensor(key)]
         few = UNKNOWN != held.shape and prod(held.shape) <= MAX_NUMBERS
-        return held.data is not None or (held.dtype in ("i32", "i64", "bool") and few)
+        return self.is_known(key) or (held.dtype in ("i32", "i64", "bool") and few)
 
     def of_a_run(self, key: str) -> Tensor:
         """Returns the tensor of an input of a run, with its value."""

@@ -3,8 +3,8 @@ imported again and planned for other shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tflgpu_plugin import ops
@@ -12,8 +12,9 @@ from tflgpu_plugin.errors import BuildError, ImpossibleShapes
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostExtent, HostModel, Value
+from tflgpu_plugin.importer.run_values import numbers, restored
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir import FOLDED, Graph, Node, Shape, Tensor, counts
+from tflgpu_plugin.ir import FOLDED, Array, Graph, Node, Shape, Tensor, counts
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Subgraph:
     """The nodes of a partition and the shape arithmetic that they need (`arithmetic`, by id), over
     the `table` of their host. `ports` are the inputs of its plans and `others` are inputs of which
     only the shapes are read; both had `shapes` when the partition was claimed, and have the shapes
-    `declared` in the model. `states` are the variables that it reads and writes."""
+    `declared` in the model. `states` are the variables that it reads and writes. Of the inputs
+    `run_values`, each run gives values that plans are specialized for; these are the first ones."""
 
     model: HostModel
     table: Table
@@ -32,6 +34,13 @@ class Subgraph:
     arithmetic: frozenset[int]
     shapes: tuple[Shape, ...]
     declared: tuple[tuple[HostExtent, ...] | None, ...]
+    run_values: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[Shape, ...]:
+        """Returns the key of the first plan: the shapes of `keys`, then the `numbers` of each of
+        the `run_values`."""
+        return (*self.shapes, *map(numbers, self.run_values.values()))
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -40,11 +49,20 @@ class Subgraph:
         return (*self.ports, *self.others)
 
     def reshaped(self, given: Sequence[Shape], judge: Judge) -> Again:
-        """Returns the graph for these shapes of `keys`. Raises BuildError with the reason if it
-        cannot run."""
-        shapes = dict(zip(self.keys, given, strict=True))
-        facts = Facts(shapes, arithmetic=self.arithmetic, judge=judge)
+        """Returns the graph for these shapes of `keys` and numbers of `run_values`. Raises
+        BuildError with the reason if it cannot run."""
+        shapes = dict(zip(self.keys, given, strict=False))
+        values = given_values(self.model, self.run_values, shapes, given[len(shapes) :])
+        facts = Facts(shapes, None, self.arithmetic, values, judge)
         return again(self.model, self.table, facts, self.ports, self.outputs)
+
+
+def given_values(
+    model: HostModel, keys: Iterable[str], shapes: Mapping[str, Shape], given: Iterable[Shape]
+) -> dict[str, Array]:
+    """Returns the values of a run, by key, from their numbers."""
+    pairs = zip(keys, given, strict=True)
+    return {key: restored(held, shapes[key], model.values[key].dtype) for key, held in pairs}
 
 
 class Again(NamedTuple):
@@ -118,7 +136,10 @@ def kept(found: Imported, part: Graph) -> Subgraph:
     others = tuple(k for k in nodes.inputs if k not in ports and k not in states)
     shapes = tuple(found.graph.tensors[found.ids[k]].shape for k in (*ports, *others))
     declared = tuple(model.values[k].shape for k in (*ports, *others))
-    return Subgraph(nodes, table, ports, others, kept_outputs, states, arithmetic, shapes, declared)
+    given = {key: found.run_values[key] for key in nodes.inputs if key in found.run_values}
+    return Subgraph(
+        nodes, table, ports, others, kept_outputs, states, arithmetic, shapes, declared, given
+    )
 
 
 def _makers(found: Imported, part: Graph) -> set[int]:
@@ -149,6 +170,6 @@ def _value(key: str, found: Imported) -> Value:
     value, tensor = found.model.values[key], found.graph.tensors.get(found.ids[key])
     if tensor is None or value.data is not None:
         return value
-    if tensor.data is None:
+    if tensor.data is None or key in found.run_values:
         return replace(value, shape=tensor.shape, dense=None)
     return replace(value, shape=tensor.shape, dtype=tensor.dtype, data=tensor.data, dense=None)

@@ -131,9 +131,14 @@ def test_shapes_after_arithmetic_are_known(host: str, kernels: str, name: str) -
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("name", shape_models.FED)
 def test_values_of_a_run_are_never_taken_for_constants(host: str, name: str) -> None:
+    """Nodes that compute them from a few integers run on the CPU, those that read them do not."""
     model = shape_models.FED[name]()
     interpreter, made = gpu(model, host)
-    assert places(made)["large"] == "cpu"
+    where = places(made)
+    assert where["large"] == where["last"] == "gpu"
+    assert {node for node, place in where.items() if place == "cpu"} == (
+        set() if name == "fed" else {"shape", "hw", "twice", "size"}
+    )
     reference = hosts.interpreter(model, host)
     reference.allocate_tensors()
     for factor in (2, 3, 1):

@@ -104,6 +104,16 @@ static void keep_last(tgi_plans *plans, tgi_plan *from, tgi_plan *plan) {
   tgi_plan_release(before);
 }
 
+int32_t tgi_plan_number(const void *data, size_t element_bytes, size_t k) {
+  int32_t narrow;
+  int64_t wide;
+  const uint8_t *at = (const uint8_t *)data + k * element_bytes;
+  if (element_bytes == 1) return *at != 0;
+  if (element_bytes == sizeof narrow) return memcpy(&narrow, at, sizeof narrow), narrow;
+  memcpy(&wide, at, sizeof wide);
+  return wide < INT32_MIN ? INT32_MIN : wide > INT32_MAX ? INT32_MAX : (int32_t)wide;
+}
+
 tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count) {
   tgi_plans *plans = &partition->plans;
   tgi_plan *list[TGI_MAX_PLANS];

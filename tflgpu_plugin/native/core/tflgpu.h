@@ -290,8 +290,8 @@ void tg_tensor_get_state(tg_tensor_state *out);
 typedef struct tg_tflite_callbacks {
   int64_t (*create)(const char *const *keys, const char *const *values, size_t count, tg_error *err);
   int (*prepare)(int64_t delegate_number, void *delegate, void *context, tg_error *err);
-  /* Compile a plan for the present shapes of the kernel's inputs, and hand it over with tg_partition_add. */
-  int (*build)(int64_t kernel_number, tg_kernel *kernel, void *context, tg_error *err);
+  /* Compile a plan for these shapes and values, and hand it over with tg_partition_add. */
+  int (*build)(int64_t kernel_number, tg_kernel *kernel, const int32_t *shapes, size_t count, tg_error *err);
   /* A run was done on the host's own kernels for this reason. */
   int (*fell_back)(int64_t kernel_number, const char *reason, tg_error *err);
 } tg_tflite_callbacks;
@@ -311,7 +311,7 @@ void tg_tflite_library(void *context, char *path, size_t size);
  * inputs: non-constant inputs in port order, without states. stays[i]: output i is read by another partition of ours, so it
  * stays on the device and is fetched when another node reads it. states: variable tensors. keeps_states: the states stay on the
  * device between runs; the program calls tg_tflite_show_state before it looks at one. shape-only inputs: tensors whose
- * shape alone is read. callers: those of the nodes that run other graphs of the model. names: the operators of the nodes in
+ * shape alone is read. values: those of them whose numbers select the plan, too, up to TG_MAX_NUMBERS each. callers: those of the nodes that run other graphs of the model. names: the operators of the nodes in
  * the order of their numbers, one per line; NULL where they are not known. */
 typedef struct tg_kernel_spec {
   int64_t number;
@@ -321,6 +321,7 @@ typedef struct tg_kernel_spec {
   const int32_t *output_list; const uint8_t *stays; size_t output_count;
   const int32_t *state_list; size_t state_count; uint32_t keeps_states;
   const int32_t *shape_only_list; size_t shape_only_count;
+  const int32_t *value_list; size_t value_count;
   const int32_t *caller_list; size_t caller_count;
 } tg_kernel_spec;
 

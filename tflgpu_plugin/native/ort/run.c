@@ -71,14 +71,6 @@ static int read_input(call *c, size_t i) {
   return 0;
 }
 
-/* Returns a number clamped to int32, or the bits of a float. */
-static int32_t number_at(const void *data, int kind, size_t k) {
-  if (kind == TGO_BOOL) return ((const uint8_t *)data)[k] != 0;
-  if (kind != TGO_I64) return ((const int32_t *)data)[k];
-  int64_t number = ((const int64_t *)data)[k];
-  return number < INT32_MIN ? INT32_MIN : number > INT32_MAX ? INT32_MAX : (int32_t)number;
-}
-
 static int read_value(call *c, size_t i) {
   const char *name = c->partition->values[i];
   const tgo_value *value = NULL;
@@ -92,8 +84,9 @@ static int read_value(call *c, size_t i) {
   for (size_t k = 0; k < rank; k++) count *= (size_t)dims[k];
   bool known = kind == TGO_F32 || kind == TGO_I32 || kind == TGO_I64 || kind == TGO_BOOL;
   if (!known || count > TG_MAX_NUMBERS) return tgi_fail(c->err, "Input \"%s\" has too many numbers to plan for.", name);
+  size_t each = kind == TGO_BOOL ? 1 : kind == TGO_I64 ? 8 : 4;
   int failed = append(c, name, (int64_t)count);
-  for (size_t k = 0; !failed && k < count; k++) failed = append(c, name, number_at(data, kind, k));
+  for (size_t k = 0; !failed && k < count; k++) failed = append(c, name, tgi_plan_number(data, each, k));
   return failed;
 }
 

@@ -12,6 +12,7 @@ typedef struct call {
   const tgi_delegate *delegate;
   tg_kernel *kernel;
   tgl_context *context;
+  const int32_t *shapes;
   const char *const *keys, *const *values, *reason;
   size_t count;
   int64_t result;
@@ -20,11 +21,11 @@ typedef struct call {
 
 static void build(void *given) {
   call *c = given;
-  c->result = c->functions->build && c->functions->build(c->kernel->base.number, c->kernel, c->context, c->err);
+  c->result = c->functions->build && c->functions->build(c->kernel->base.number, c->kernel, c->shapes, c->count, c->err);
 }
 
-int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err) {
-  call c = {.functions = &kernel->delegate->functions, .kernel = kernel, .context = context, .err = err};
+int tgi_build(tg_kernel *kernel, const int32_t *shapes, size_t count, tg_error *err) {
+  call c = {.functions = &kernel->delegate->functions, .kernel = kernel, .shapes = shapes, .count = count, .err = err};
   return !tgi_python_call(&python, NULL, build, &c, err) || !c.result;
 }
 

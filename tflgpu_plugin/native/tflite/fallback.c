@@ -31,6 +31,8 @@ static const uint8_t ELEMENT_BYTES[MOST_TYPES] = {0, 4, 4, 1, 8, 0, 1, 2, 8, 1, 
 enum { TYPE_INT4 = 18 };
 #define MOST_ELEMENTS (PTRDIFF_MAX / 32)   /* elements of a tensor, of at most 16 bytes each */
 
+size_t tgi_element_bytes(int32_t type) { return type < 0 || type >= MOST_TYPES ? 0 : ELEMENT_BYTES[type]; }
+
 /* Returns SIZE_MAX for invalid shapes: kernels compute negative extents for inputs that are too small. */
 static size_t bytes_of(int32_t type, const tgl_ints *dims) {
   size_t count = 1;
@@ -41,9 +43,10 @@ static size_t bytes_of(int32_t type, const tgl_ints *dims) {
     fits &= dims->data[k] == 0 || count <= (size_t)MOST_ELEMENTS / (size_t)dims->data[k];
     if (fits && dims->data[k]) count *= (size_t)dims->data[k];
   }
-  if (type < 0 || type >= MOST_TYPES || empty) return 0;
+  size_t each = tgi_element_bytes(type);
+  if (!each || empty) return 0;
   if (!fits) return SIZE_MAX;
-  return type == TYPE_INT4 ? (count + 1) / 2 : count * ELEMENT_BYTES[type];
+  return type == TYPE_INT4 ? (count + 1) / 2 : count * each;
 }
 
 static void drop_memory(fallback *f, size_t index) {
@@ -281,25 +284,29 @@ static int refused(const running *r, const char *what, tg_error *err) {
                   r->f->starved ? ": there is not enough memory for it" : "");
 }
 
-/* Prepares a node. Its kernel may say that only a run determines the shapes of its results. */
-static int prepare_node(running *r, tg_error *err) {
-  int32_t status = call(r, r->one->registration.prepare);
-  if (status == TGL_OK) return 0;
-  if (status != TGL_SHAPE_NOT_KNOWN) return refused(r, "prepare", err);
-  const tgl_ints *made = r->node.known.outputs;
+/* Marks results whose shapes only a run determines. */
+static void mark_unknown(fallback *f, const tgl_ints *made) {
   for (int32_t k = 0; k < made->size; k++)
-    if (made->data[k] >= 0) r->f->tensors[made->data[k]].allocation = TGL_IN_DYNAMIC;
-  return 0;
+    if (made->data[k] >= 0) f->tensors[made->data[k]].allocation = TGL_IN_DYNAMIC;
 }
 
-/* Returns 0, or 1 with a sentence. known: unless nodes are invoked, the number of nodes whose result shapes are known now. */
-static int run_nodes(fallback *f, bool invoke, size_t *known, tg_error *err) {
+static int prepare_node(running *r, tg_error *err) {
+  int32_t status = call(r, r->one->registration.prepare);
+  if (status == TGL_SHAPE_NOT_KNOWN) mark_unknown(r->f, r->node.known.outputs);
+  return status == TGL_OK || status == TGL_SHAPE_NOT_KNOWN ? 0 : refused(r, "prepare", err);
+}
+
+/* Returns 0, or 1 with a sentence. Unless nodes are invoked, results whose shapes are not known yet are marked. */
+static int run_nodes(fallback *f, bool invoke, tg_error *err) {
   const tg_kernel *kernel = f->kernel;
   int failed = 0;
-  for (*known = 0; !failed && *known < kernel->host_node_count; ++*known) {
+  for (size_t i = 0; !failed && i < kernel->host_node_count; i++) {
     running r;
-    const tgi_host_node *one = &kernel->host_nodes[*known];
-    if (!invoke && reads_unknown(f, &one->node)) return 0;
+    const tgi_host_node *one = &kernel->host_nodes[i];
+    if (!invoke && reads_unknown(f, &one->node)) {
+      mark_unknown(f, one->node.outputs);
+      continue;
+    }
     if (one->registration.external) return tgi_fail(err, "The host gives no access to the kernel of node %d.", one->id);
     begin(&r, f, one);
     failed = prepare_node(&r, err);
@@ -317,14 +324,23 @@ int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const
   return dims ? context->resize_tensor(context, tensor, dims) : TGL_ERROR;
 }
 
-static int32_t resize_host(tgl_context *host, tgl_tensor *tensor, const tgl_ints *dims) {
-  return tensor->data && same_ints(tensor->dims, dims) ? TGL_OK : tgi_resize(host, tensor, dims->size, dims->data);
+bool tgi_has_shape(const tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
+  int32_t mine = tensor->dims ? tensor->dims->size : 0;
+  return mine == rank && (!rank || !memcmp(tensor->dims->data, shape, (size_t)rank * sizeof *shape));
+}
+
+bool tgi_set_open_shape(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
+  if (!(tgi_has_shape(tensor, rank, shape) && tensor->data) && tgi_resize(context, tensor, rank, shape) != TGL_OK) return false;
+  if (tensor->bytes) return true;
+  free(tensor->data);
+  tensor->data = NULL;
+  return true;
 }
 
 static int give_output(const fallback *f, int32_t index, tg_error *err) {
   tgl_tensor *to = &f->host->tensors[index];
   const tgl_tensor *from = &f->tensors[index];
-  if (to->allocation == TGL_IN_DYNAMIC) resize_host(f->host, to, from->dims);
+  if (to->allocation == TGL_IN_DYNAMIC) tgi_set_open_shape(f->host, to, from->dims->size, from->dims->data);
   if (to->bytes != from->bytes || !same_ints(to->dims, from->dims) || (from->bytes && !to->data))
     return tgi_fail(err, "Output tensor \"%s\" has another shape on the host's kernels.", to->name ? to->name : "");
   if (from->bytes) memcpy(to->data, from->data, from->bytes);
@@ -332,24 +348,18 @@ static int give_output(const fallback *f, int32_t index, tg_error *err) {
   return 0;
 }
 
-/* Copies inputs that are only on the device to the host. */
 static int fetch_inputs(const tg_kernel *kernel, tgl_context *context, tg_error *err) {
-  for (size_t i = 0; i < kernel->base.arity.inputs; i++) {
-    tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
-    if (!tensor->is_stale) continue;
-    if (!tensor->delegate || tensor->delegate->copy_from_handle(context, tensor->delegate, tensor->handle, tensor) != TGL_OK)
-      return tgi_fail(err, "An input could not be fetched from the GPU.");
-    tensor->is_stale = false;
-  }
-  return 0;
+  int failed = 0;
+  for (size_t i = 0; !failed && i < kernel->base.arity.inputs; i++)
+    failed = tgi_fetch(context, &context->tensors[kernel->inputs[i]], err);
+  return failed;
 }
 
 int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   fallback f;
-  size_t known;
   if (fetch_inputs(kernel, context, err) || tgi_states_fetch(kernel, context, err) ||
       open_fallback(&f, kernel, context, err)) return 1;
-  int failed = run_nodes(&f, true, &known, err);
+  int failed = run_nodes(&f, true, err);
   for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) failed = give_output(&f, kernel->outputs[i], err);
   close_fallback(&f);
   if (failed) return 1;
@@ -367,16 +377,14 @@ static void leave_open(tgl_tensor *tensor) {
 
 int tgi_fallback_prepare(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   fallback f;
-  size_t known;
   if (open_fallback(&f, kernel, context, err)) return 1;
-  int failed = run_nodes(&f, false, &known, err);
-  bool all = known == kernel->host_node_count;
+  int failed = run_nodes(&f, false, err);
   for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) {
     int32_t index = kernel->outputs[i];
     tgl_tensor *to = &context->tensors[index];
     const tgl_tensor *from = &f.tensors[index];
-    if (!all || from->allocation == TGL_IN_DYNAMIC) leave_open(to);
-    else if (!same_ints(to->dims, from->dims) && resize_host(context, to, from->dims) != TGL_OK)
+    if (from->allocation == TGL_IN_DYNAMIC) leave_open(to);
+    else if (!same_ints(to->dims, from->dims) && tgi_resize(context, to, from->dims->size, from->dims->data) != TGL_OK)
       failed = tgi_fail(err, "The host could not resize an output.");
   }
   close_fallback(&f);

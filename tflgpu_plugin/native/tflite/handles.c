@@ -92,3 +92,11 @@ void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *hand
   tgi_unlock();
   *handle = TGL_NO_HANDLE;
 }
+
+int tgi_fetch(tgl_context *context, tgl_tensor *tensor, tg_error *err) {
+  if (!tensor->is_stale) return 0;
+  if (!tensor->delegate || tensor->delegate->copy_from_handle(context, tensor->delegate, tensor->handle, tensor) != TGL_OK)
+    return tgi_fail(err, "An input could not be fetched from the GPU.");
+  tensor->is_stale = false;
+  return 0;
+}

@@ -33,6 +33,7 @@ struct tg_kernel {
   tg_kernel *next;                 /* in the delegate's list; under tgi_lock */
   tgi_memory memory;               /* owns the copied lists */
   int32_t *nodes, *inputs, *outputs, *states;      /* nodes are sorted; shape-only inputs follow the inputs */
+  int32_t *values;                 /* inputs whose numbers select a plan, too */
   char *names;                     /* the nodes' operators, one per line; NULL where they are not known */
   uint8_t *stays;
   size_t node_count;
@@ -49,10 +50,11 @@ struct tg_kernel {
 
 /* ---- kernel_plans.c: the plans of a kernel ------------------------------------------------------------------------------------ */
 
-/* The plan for the present shapes of the inputs, retained; NULL with a sentence. */
-tgi_plan *tgi_present_plan(tg_kernel *kernel, const tgl_context *context, tg_error *err);
-/* Keeps the reason why the present shapes have no plan. */
-void tgi_plan_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason);
+/* Whether the values that select a plan are known before the model runs. */
+bool tgi_values_are_known(const tg_kernel *kernel, const tgl_context *context);
+/* The plan for the present shapes and values of the inputs, retained; NULL with a sentence. A missing plan is built if the kernel
+ * is being prepared, or if values select plans; where that fails, there is a plan that has the reason. */
+tgi_plan *tgi_present_plan(tg_kernel *kernel, tgl_context *context, bool prepares, tg_error *err);
 
 /* ---- lifetime.c: delegates and kernels ------------------------------------------------------------------------------ */
 
@@ -73,13 +75,19 @@ int64_t tgi_create(const char *const *keys, const char *const *values, size_t co
                    tg_error *err);
 /* These also fail with a sentence if the callbacks have been cleared. */
 int tgi_prepare(const tgi_delegate *delegate, tgl_context *context, tg_error *err);
-int tgi_build(tg_kernel *kernel, tgl_context *context, tg_error *err);
+/* shapes: for each input its rank and extents, then for each value its count and numbers. */
+int tgi_build(tg_kernel *kernel, const int32_t *shapes, size_t count, tg_error *err);
 /* Reports that a run was done on the host's own kernels for this reason. */
 void tgi_fell_back(tg_kernel *kernel, const char *reason);
 
 /* ---- fallback.c: the host's own kernels ---------------------------------------------------------------------------- */
 
+size_t tgi_element_bytes(int32_t type);  /* of a tensor of this type; 0 where elements have no size */
 int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
+bool tgi_has_shape(const tgl_tensor *tensor, int32_t rank, const int32_t *shape);
+/* Gives a tensor whose shape only a run determines this shape. An empty one has no memory, because hosts refuse to read an empty
+ * tensor that has some. Returns whether this succeeded. */
+bool tgi_set_open_shape(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
 /* Gives outputs the shapes that the host's kernels compute; shapes that only a run determines stay open. This and the next
  * one need the kernel's host_nodes. */
 int tgi_fallback_prepare(tg_kernel *kernel, tgl_context *context, tg_error *err);
@@ -99,6 +107,8 @@ void tgi_handle_publish(tg_kernel *kernel, size_t index, tgl_tensor *tensor);
 void tgi_handles_withdraw(tg_kernel *kernel, tgl_context *context);
 /* Returns the replay with the bytes behind a handle, retained as is the kernel, and its output index; or NULL. */
 tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t *index, tg_kernel **kernel);
+/* Copies a tensor that is only on the device to the host. */
+int tgi_fetch(tgl_context *context, tgl_tensor *tensor, tg_error *err);
 int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor);
 void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *handle);
 

@@ -44,10 +44,7 @@ static void kernel_free(tgl_context *context, void *data) {
   tg_kernel_release(kernel);
 }
 
-static bool has_shape(const tgl_tensor *tensor, const int32_t *shape) {
-  int32_t rank = tensor->dims ? tensor->dims->size : 0;
-  return rank == shape[0] && (!rank || !memcmp(tensor->dims->data, shape + 1, (size_t)rank * sizeof *shape));
-}
+static bool has_shape(const tgl_tensor *tensor, const int32_t *shape) { return tgi_has_shape(tensor, shape[0], shape + 1); }
 
 /* Sets the shapes of outputs. Those that the host would only learn by running a node are known here, so that it can plan memory
  * for these tensors, too. */
@@ -62,20 +59,15 @@ static int32_t resize_outputs(tgl_context *context, const tg_kernel *kernel, con
 }
 
 /* An error here would make the interpreter unusable, or move the graph to the CPU without a message. So the reason why shapes have
- * no plan is kept, and runs go to the host's kernels, which report invalid shapes. A build that failed for another reason
- * (Ctrl-C) may succeed later, so it is tried again, now and in the next prepare. */
+ * no plan is kept, and runs go to the host's kernels, which report invalid shapes. Where values that only a run provides select the
+ * plan, the shapes that follow from them stay open. */
 static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tg_kernel *kernel = node->user_data;
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
   if (tgi_is_forked()) return TGL_OK;
   int32_t status = TGL_OK;
   tg_error err = {0};
-  tgi_plan *plan = tgi_present_plan(kernel, context, &err);
-  if (!plan || !plan->replay) {
-    tgi_plan_release(plan);
-    if (tgi_build(kernel, context, &err) && tgi_build(kernel, context, &err)) tgi_plan_refuse(kernel, context, err.text);
-    plan = tgi_present_plan(kernel, context, &err);
-  }
+  tgi_plan *plan = tgi_values_are_known(kernel, context) ? tgi_present_plan(kernel, context, true, &err) : NULL;
   if (plan && plan->output_shape_count) status = resize_outputs(context, kernel, plan->output_shapes);
   else if (kernel->host_nodes) tgi_fallback_prepare(kernel, context, &err);
   tgi_plan_release(plan);
@@ -176,7 +168,8 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
   const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
-    if (!has_shape(tensor, shape)) return wrong_shape(tensor, shape, err);
+    bool open = tensor->allocation == TGL_IN_DYNAMIC;
+    if (!(open ? tgi_set_open_shape(context, tensor, shape[0], shape + 1) : has_shape(tensor, shape))) return wrong_shape(tensor, shape, err);
     if (tensor->bytes != plan->outputs[i]) return wrong_bytes(tensor, plan->outputs[i], err);
     if (stays(kernel, i, tensor)) continue;
     p->outputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
@@ -259,7 +252,7 @@ static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
   if (!kernel) return tgi_report(context, "tflgpu: ", "the host made a kernel that was not asked for.");
   int failed = tg_is_forked(&err), on_gpu = 0;
   if (!failed) {
-    tgi_plan *plan = tgi_present_plan(kernel, context, &err);
+    tgi_plan *plan = tgi_present_plan(kernel, context, false, &err);
     failed = !plan || run_plan(kernel, context, plan, &err);
     on_gpu = !failed;
     if (failed) failed = run_elsewhere(kernel, context, &err);

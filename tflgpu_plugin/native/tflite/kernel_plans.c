@@ -1,39 +1,80 @@
-/* Selects the plan of a kernel for the host's present shapes. */
+/* Selects the plan of a kernel for the host's present shapes, and for the values that decide others. */
 #include "tflite/internal.h"
+
+/* For each input its rank and extents, then for each value its count and numbers. */
+typedef struct key {
+  int32_t *list;
+  size_t count;
+} key;
 
 static size_t rank_of(const tgl_tensor *tensor) { return tensor->dims ? (size_t)tensor->dims->size : 0; }
 
-/* Returns a list of the rank and the extents of each input, which the caller frees; NULL if there is no memory. */
-static int32_t *present_shapes(const tg_kernel *kernel, const tgl_context *context, size_t *count) {
-  const int32_t *tensors = kernel->inputs;
-  size_t used = 0, total = 0, tensor_count = kernel->base.arity.inputs;
-  for (size_t i = 0; i < tensor_count; i++) total += 1 + rank_of(&context->tensors[tensors[i]]);
-  int32_t *shapes = malloc((total + 1) * sizeof *shapes);
-  for (size_t i = 0; shapes && i < tensor_count; i++) {
-    const tgl_tensor *tensor = &context->tensors[tensors[i]];
-    size_t rank = rank_of(tensor);
-    shapes[used++] = (int32_t)rank;
-    if (rank) memcpy(shapes + used, tensor->dims->data, rank * sizeof *shapes);
-    used += rank;
+static size_t count_of(const tgl_tensor *value) {
+  size_t each = tgi_element_bytes(value->type);
+  return each ? value->bytes / each : 0;
+}
+
+bool tgi_values_are_known(const tg_kernel *kernel, const tgl_context *context) {
+  for (size_t i = 0; i < kernel->base.arity.values; i++) {
+    int32_t allocation = context->tensors[kernel->values[i]].allocation;
+    if (allocation != TGL_IN_MODEL && allocation != TGL_IN_PERSISTENT_CONSTANT) return false;
   }
-  *count = total;
-  return shapes;
+  return true;
 }
 
-tgi_plan *tgi_present_plan(tg_kernel *kernel, const tgl_context *context, tg_error *err) {
-  size_t count;
-  int32_t *shapes = present_shapes(kernel, context, &count);
-  tgi_plan *plan = shapes ? tgi_plan_find(&kernel->base, shapes, count) : NULL;
-  if (!shapes) tgi_no_memory(err, "a run");
-  else if (!plan) tgi_fail(err, "There is no plan for these input shapes; call allocate_tensors().");
-  free(shapes);
+static void add_shape(key *to, const tgl_tensor *tensor) {
+  size_t rank = rank_of(tensor);
+  to->list[to->count++] = (int32_t)rank;
+  if (rank) memcpy(to->list + to->count, tensor->dims->data, rank * sizeof *to->list);
+  to->count += rank;
+}
+
+static int add_value(key *to, const tgl_tensor *value, tg_error *err) {
+  size_t count = count_of(value);
+  if (count > TG_MAX_NUMBERS || (count && !value->data))
+    return tgi_fail(err, "Input tensor \"%s\" has no numbers to plan for.", value->name ? value->name : "");
+  to->list[to->count++] = (int32_t)count;
+  for (size_t k = 0; k < count; k++)
+    to->list[to->count++] = tgi_plan_number(value->data, tgi_element_bytes(value->type), k);
+  return 0;
+}
+
+/* The caller frees the list. */
+static int read_key(const tg_kernel *kernel, tgl_context *context, key *to, tg_error *err) {
+  tgi_arity arity = kernel->base.arity;
+  size_t room = 1;
+  for (size_t i = 0; i < arity.inputs; i++) room += 1 + rank_of(&context->tensors[kernel->inputs[i]]);
+  *to = (key){malloc((room + arity.values * (1 + TG_MAX_NUMBERS)) * sizeof *to->list), 0};
+  if (!to->list) return tgi_no_memory(err, "a run");
+  int failed = 0;
+  for (size_t i = 0; i < arity.inputs; i++) add_shape(to, &context->tensors[kernel->inputs[i]]);
+  for (size_t i = 0; !failed && i < arity.values; i++) {
+    tgl_tensor *value = &context->tensors[kernel->values[i]];
+    failed = tgi_fetch(context, value, err) || add_value(to, value, err);
+  }
+  return failed;
+}
+
+/* Where no plan can be built, the reason is kept. A build that failed for another reason (Ctrl-C) may succeed now. */
+static tgi_plan *build(tg_kernel *kernel, const key *of, tg_error *err) {
+  if (tgi_build(kernel, of->list, of->count, err) && tgi_build(kernel, of->list, of->count, err)) {
+    tg_plan_spec spec = {.shapes = of->list, .shape_count = of->count, .reason = err->text};
+    tg_partition_add(&kernel->base, &spec, NULL);
+  }
+  return tgi_plan_find(&kernel->base, of->list, of->count);
+}
+
+tgi_plan *tgi_present_plan(tg_kernel *kernel, tgl_context *context, bool prepares, tg_error *err) {
+  key of;
+  tgi_plan *plan = NULL;
+  if (!read_key(kernel, context, &of, err)) {
+    plan = tgi_plan_find(&kernel->base, of.list, of.count);
+    if (prepares ? !plan || !plan->replay : !plan && kernel->base.arity.values) {
+      tgi_plan_release(plan);
+      plan = build(kernel, &of, err);
+    }
+    if (!plan) tgi_fail(err, "There is no plan for these input shapes; call allocate_tensors().");
+  }
+  free(of.list);
   return plan;
-}
-
-void tgi_plan_refuse(tg_kernel *kernel, const tgl_context *context, const char *reason) {
-  size_t count;
-  int32_t *shapes = present_shapes(kernel, context, &count);
-  tg_plan_spec spec = {.shapes = shapes, .shape_count = count, .reason = reason};
-  if (shapes) tg_partition_add(&kernel->base, &spec, NULL);
-  free(shapes);
 }

@@ -55,6 +55,7 @@ static void copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
   kernel->node_count = spec->node_count;
   kernel->base.arity = (tgi_arity){.inputs = spec->input_count + spec->shape_only_count,
                                    .ports = spec->input_count,
+                                   .values = spec->value_count,
                                    .outputs = spec->output_count,
                                    .states = spec->state_count};
   kernel->nodes = tgi_copy(memory, spec->node_list, spec->node_count, sizeof *kernel->nodes);
@@ -62,6 +63,7 @@ static void copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
   kernel->inputs = tgi_zeros(memory, kernel->base.arity.inputs, sizeof *kernel->inputs);
   for (size_t i = 0; kernel->inputs && i < kernel->base.arity.inputs; i++)
     kernel->inputs[i] = i < spec->input_count ? spec->input_list[i] : spec->shape_only_list[i - spec->input_count];
+  kernel->values = tgi_copy(memory, spec->value_list, spec->value_count, sizeof *kernel->values);
   kernel->outputs = tgi_copy(memory, spec->output_list, spec->output_count, sizeof *kernel->outputs);
   kernel->states = tgi_copy(memory, spec->state_list, spec->state_count, sizeof *kernel->states);
   kernel->kept_at = tgi_zeros(memory, spec->state_count, sizeof *kernel->kept_at);

@@ -1,0 +1,57 @@
+"""Values of inputs that decide shapes but are known only in a run. The importer asks for them where
+a node needs them; a plan is made for guesses (see `likely`) or for the values of a run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tflgpu_plugin.importer import likely
+from tflgpu_plugin.importer.builder import Builder
+from tflgpu_plugin.importer.model import HostNode
+from tflgpu_plugin.importer.state import State
+from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Shape, is_symbolic
+
+
+def guess(state: State, builder: Builder) -> None:
+    """Guesses the values of inputs of the graph that this node's shapes depend on."""
+    asked = state.table.asks_runs and state.planned is None
+    for position in builder.row.deciding if asked else ():
+        key = next(iter(builder.host.inputs[position : position + 1]), None)
+        if key is None or builder.known(builder.x(position)):
+            continue
+        made = state.model.values[builder.host.writes[0]]
+        found = likely.guess(builder, position, state.model.values[key], made)
+        if found is not None and not _is_outside(state, key):
+            state.wanted.setdefault(builder.host.id, []).append(key)
+        elif found is not None:
+            state.run_values[key] = found
+            state.tensors.table[builder.x(position)] = state.of_a_run(key)
+
+
+def leave(state: State, host: HostNode) -> None:
+    """Leaves the nodes that compute the values that this node wants to the host, where they compute
+    them from a few integers."""
+    nodes = [*map(state.before, state.wanted.get(host.id, ()))]
+    state.left.update(*(nodes if all(nodes) else ()))
+
+
+def _is_outside(state: State, key: str) -> bool:
+    """Whether no imported node makes the value."""
+    return not any(state.ids[key] in node.outputs for node in state.nodes if node.op)
+
+
+def numbers(value: Array) -> tuple[int, ...]:
+    """Returns `value`, which a plan is specialized for, as native code passes it: integers clipped
+    to int32 (a clipped one is out of range of every tensor, too), floats as their bits."""
+    if value.dtype == np.float32:
+        value = value.view(np.int32)
+    return tuple(int(n) for n in np.clip(value.reshape(-1), INT32.min, INT32.max))
+
+
+def restored(given: tuple[int, ...], shape: Shape, dtype: str) -> Array:
+    """Returns the array that `numbers` made `given` from, which may be symbolic."""
+    if is_symbolic(given):
+        return np.array(given, object).reshape(shape)
+    held = np.array(given, np.int32)
+    whole = held.view(np.float32) if dtype == "f32" else held.astype(NUMPY_DTYPES[dtype])
+    return whole.reshape(shape)
