@@ -165,6 +165,8 @@ def _machine() -> str:
 
 def _commit() -> str:
     """Returns the checkout's commit, with "+" when files differ from it."""
+    if not (ROOT / ".git").exists():  # an installed suite may lie in somebody's repository
+        return "unknown"
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

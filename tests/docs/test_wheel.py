@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+SUITE = "tflgpu_plugin/suite/conformance"
 CODE = """
 import importlib.metadata, tflgpu_plugin
 from tflgpu_plugin.demo import hosts
+from tflgpu_plugin.cli import conformance
 assert ".venv" not in tflgpu_plugin.__file__, tflgpu_plugin.__file__
+assert conformance.root().name == "suite", conformance.root()
 delegate = hosts.host().delegate()
 print(importlib.metadata.version("tflgpu-plugin"), tflgpu_plugin.report(delegate))
 """
@@ -60,9 +63,31 @@ def test_wheel_holds_what_runs_and_no_more(wheel: Path) -> None:
     startup = {"tflgpu_startup.py", "tflgpu_startup.pth"}
     own = {"tflgpu_plugin", next(f for f in folders if f.endswith(".dist-info"))}
     assert folders == own | startup
+    expectations = f"{SUITE}/expect/every-adapter.txt"
     assert not [
-        name for name in names if name.endswith((".c", ".txt")) and ".dist-info" not in name
+        name
+        for name in names
+        if name.endswith((".c", ".txt", ".json", ".gz"))
+        and ".dist-info" not in name
+        and name != expectations
     ]
+    assert expectations in names
+
+
+@pytest.mark.adapter
+def test_the_conformance_suite_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """The wheel has all that it imports; the checkout is not importable here."""
+    pytest.importorskip("ai_edge_litert")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(tmp_path, [name for name in file.namelist() if name.startswith(SUITE)])
+    suite = tmp_path / SUITE
+    options = ("-q", "-p", "no:cacheprovider", "-p", "no:logging", "-c", os.devnull)
+    chosen = ("--op", "lrn", "--host", "ai_edge_litert", "--report", tmp_path / "report")
+    run = (sys.executable, "-m", "pytest", *options, "--rootdir", suite.parent, suite, *chosen)
+    said = command(*run, folder=tmp_path)
+    assert re.search(r"^conformance: \d+ PASS\b", said, re.MULTILINE), said
+    report = (tmp_path / "report" / "report.json").read_text(encoding="utf-8")
+    assert '"LOCAL_RESPONSE_NORMALIZATION"' in report and '"commit": "unknown"' in report
 
 
 def test_wheel_installs_and_runs_without_a_compiler(wheel: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from tflgpu_plugin.cli.diagnose import bugreport, compare
+from tflgpu_plugin.cli.diagnose import bugreport, compare, conformance
 from tflgpu_plugin.cli.exits import DIFFERS, FINE, NO_ADAPTER, Commands
 from tflgpu_plugin.cli.listing import cache, env, ops, options
 from tflgpu_plugin.cli.run import run
@@ -39,7 +39,7 @@ def main() -> None:
     used, 3 when this machine has no adapter, 130 after Ctrl-C."""
 
 
-for one in (bench, bugreport, cache, compare, env, ops, options, profile, run):
+for one in (bench, bugreport, cache, compare, conformance, env, ops, options, profile, run):
     main.add_command(one)
 
 

@@ -1,5 +1,5 @@
-"""The commands for wrong answers, `tflgpu compare` and `tflgpu bugreport`: their arguments and
-output."""
+"""The commands for wrong answers, `tflgpu compare`, `tflgpu bugreport` and `tflgpu conformance`:
+their arguments and output."""
 
 from __future__ import annotations
 
@@ -92,3 +92,40 @@ def bugreport(
     for name, error in found.failed.items():
         console.print(f"  {name} has a traceback: {error}", style="yellow")
     console.print(f"Wrote {found.path}. Look through it before you send it.")
+
+
+@click.command()
+@click.option("--op", default="", metavar="NAME,...", help="Operators, ops or families.")
+@click.option("--dtype", default="", metavar="NAME,...", help="Types, or all.  [default: f32,bool]")
+@click.option("--host", default="", metavar="NAME,...", help="By default all that are installed.")
+@click.option("--quick", is_flag=True, help="Fewer tests of each operator.")
+@click.option(
+    "--jobs",
+    default=1,
+    type=click.IntRange(min=1),
+    show_default=True,
+    help="Processes; on a software adapter as many as there are cores.",
+)
+@click.option(
+    "--out",
+    default="tflgpu-conformance",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of the report.",
+)
+@adapter_option
+@as_json
+def conformance(as_json: bool, adapter: str | None, **arguments: Any) -> None:
+    """Compare every operator on the GPU with the hosts' CPU kernels and write a report, one file
+    to look at and to send. Exit status 1 when a test fails.
+
+    It takes minutes on a GPU and more than an hour on a software adapter; --op and --quick choose
+    less. It needs `pip install 'tflgpu-plugin[conformance]'`."""
+    from tflgpu_plugin.cli import conformance as suite
+
+    done = suite.run(suite.Request(adapter=adapter or "", **arguments), as_json)
+    if as_json:
+        print_json(asdict(done))
+    elif done.counts:
+        console.print(f"Wrote {done.report}, a single file. Please attach it to a report.")
+    raise SystemExit(done.status)

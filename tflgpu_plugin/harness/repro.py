@@ -45,8 +45,8 @@ sys.exit(0 if apart <= ALLOWED else 1)
 
 @dataclass(frozen=True)
 class Repro:
-    """What was written: the folder, how many nodes of the model its model has, and whether the
-    results of that differ, too."""
+    """The result of `write`: the folder, how many nodes of the model its model has, and whether
+    the results of that differ, too."""
 
     folder: str
     nodes: int

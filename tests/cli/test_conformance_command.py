@@ -1,0 +1,128 @@
+"""`tflgpu conformance`: what it asks of the suite, and what it makes of the answer. A stand-in for
+pytest answers here; tests/docs/test_wheel.py runs the suite of the wheel."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tflgpu_plugin.cli import conformance
+from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import NoAdapter
+
+STAND_IN = """
+import json, pathlib, sys
+
+words = sys.argv[1:]
+pathlib.Path("words.json").write_text(json.dumps(words))
+print("progress")
+if {write}:
+    folder = pathlib.Path(words[words.index("--report") + 1])
+    (folder / "report.json").write_text(json.dumps({{"counts": {{"PASS": 3}}}}))
+sys.exit({status})
+"""
+
+
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes `python -m pytest` end with this status, after it has written a report or not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(adapter, "select", lambda wanted: None)
+
+    def end(status: int, write: bool = True) -> None:
+        text = STAND_IN.format(status=status, write=write)
+        (tmp_path / "pytest.py").write_text(text, encoding="utf-8")
+
+    return end
+
+
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(main, ["conformance", *words])
+
+
+def words() -> list[str]:
+    found: list[str] = json.loads(Path("words.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_suite_runs_with_what_was_asked_for(tmp_path: Path, ended: Callable[..., None]) -> None:
+    ended(0)
+    result = invoke("--op", "ADD,conv", "--dtype", "all", "--host", "onnxruntime", "--adapter",
+                    "llvm", "--quick", "--jobs", "3", "--out", "a/b")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert f"Wrote {Path('a') / 'b' / 'report.html'}, a single file." in result.output
+    given = words()
+    for pair in (("--op", "ADD,conv"), ("--dtype", "all"), ("--host", "onnxruntime"), ("-n", "3"),
+                 ("--adapter", "llvm"), ("-m", "quick"), ("--report", str(tmp_path / "a" / "b")),
+                 ("--rootdir", str(conformance.root()))):  # fmt: skip
+        assert given[given.index(pair[0]) + 1] == pair[1], pair
+    assert str(conformance.root() / "conformance") in given
+    assert (conformance.root() / "conformance" / "test_ops.py").is_file()
+    invoke()
+    assert not {"--op", "--dtype", "--host", "--adapter", "-n", "-m"} & {*words()}
+    assert (tmp_path / "tflgpu-conformance" / "report.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("status", "ours"), [(0, 0), (1, 1), (2, 130), (3, 2), (4, 2), (5, 2), (-9, 2)]
+)
+def test_statuses_are_those_of_all_commands(
+    ended: Callable[..., None], status: int, ours: int
+) -> None:
+    ended(status % 256)
+    assert invoke().exit_code == ours
+
+
+def test_a_run_without_a_report_names_none(tmp_path: Path, ended: Callable[..., None]) -> None:
+    ended(0)
+    assert "Wrote" in invoke("--out", "r").output
+    ended(4, write=False)
+    result = invoke("--out", "r")
+    assert result.exit_code == 2 and "Wrote" not in result.output
+    assert not (tmp_path / "r" / "report.json").exists()  # that of the earlier run
+
+
+def test_json_is_all_that_goes_to_stdout(
+    ended: Callable[..., None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended(1)
+    result = invoke("--out", "r", "--json")
+    report = str(Path("r") / "report.html")
+    assert json.loads(result.stdout) == {"status": 1, "report": report, "counts": {"PASS": 3}}
+    streams = capfd.readouterr()
+    assert "progress" in streams.err and "progress" not in streams.out
+
+
+def test_what_is_not_installed_is_named(
+    ended: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(0)
+    true = importlib.util.find_spec
+    lost = ("xdist", "PIL")
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name in lost else true(name, *more)
+    )
+    result = invoke()
+    assert result.exit_code == 2 and not Path("words.json").exists()
+    assert (
+        "The conformance suite needs pytest-xdist, pillow. "
+        "Run: pip install 'tflgpu-plugin[conformance]'" in result.stderr
+    )
+
+
+def test_no_adapter_is_status_3(
+    ended: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(wanted: Any) -> None:
+        raise NoAdapter(adapter.INSTALL_HINT)
+
+    ended(0)
+    monkeypatch.setattr(adapter, "select", refuse)
+    assert invoke().exit_code == 3 and not Path("words.json").exists()
