@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.plugin.record import Record
-from conformance.report import Report, read
+from conformance.report import read
+from conformance.results import Report
 
 Key = tuple[str, str, str, str]
 LIKE = 2.0  # errors within this factor count as alike

@@ -187,12 +187,13 @@ def merged(shards: Sequence[Shard], folder: Path) -> str:
     """Merges the reports of all processes of a CPU and returns the counts in words."""
     from conformance import report
     from conformance.plugin.record import OUTCOMES
+    from conformance.results import Report
 
     parts = [report.read(shard.folder / "report.json") for shard in shards]
     header = parts[0].header
     header = replace(header, machine=f"{header.machine}, as {shards[0].cpu} in QEMU")
     records = [record for part in parts for record in part.records]
-    whole = report.Report(header, records, sum(part.seconds for part in parts))
+    whole = Report(header, records, sum(part.seconds for part in parts))
     report.write(whole, folder)
     counts = whole.counts()
     return ", ".join(f"{counts[o]} {o}" for o in OUTCOMES if counts[o])

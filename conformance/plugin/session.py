@@ -15,6 +15,7 @@ from conformance import report as reports
 from conformance.plugin import expect, selection
 from conformance.plugin.book import of_item
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, OUTCOMES, PASS, Record, from_json
+from conformance.results import Report
 
 
 class Session:
@@ -61,7 +62,7 @@ class Session:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         folder = self.config.getoption("--report")
         if folder and self.records:
-            made = reports.Report(
+            made = Report(
                 self.config.stash[selection.HEADER], self.records, time.monotonic() - self.start,
                 [f"{e.place}: {e.what} {e.host} {e.op} {e.case}" for e in self.stale],
             )  # fmt: skip
