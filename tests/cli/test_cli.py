@@ -85,7 +85,7 @@ def test_help_lists_whole_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Commands that do not run the model, or get its inputs as arguments.
-WITHOUT_INPUTS = {"check", "kernels", "profile", "run"}
+WITHOUT_INPUTS = {"check", "kernels", "run"}
 
 
 def test_commands_take_a_model_with_the_same_flags() -> None:

@@ -242,6 +242,7 @@ TESTS: dict[str, Sequence[str]] = {
     "digests": ("test_digests", "test_shared_weights"),
     "recording": ("test_recorder",),
     **dict.fromkeys(("bench", "profile", "speed", "trace"), ("test_measure",)),
+    "check": ("test_placement",),
     "given": ("test_compare", "test_measure"),
     "program": ("test_shared_buffers", "test_held_memory", "test_runs", "test_upload"),
     "records": ("test_held_memory", "test_shapes", "test_lifetimes", "test_ort_lifetimes"),

@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,11 +18,12 @@ import click
 import tflgpu_plugin
 from tflgpu_plugin import engine
 from tflgpu_plugin.cli.shared import megabytes
-from tflgpu_plugin.frontend.reports import CPU, GPU, Report, many
-from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
+from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, Report, many
+from tflgpu_plugin.harness import hosts, inputs, onnx, protobuf, subjects
 from tflgpu_plugin.options import parse
 
 # Prefixes of lines about options, not about the model.
+CONSTANT = "Constant"  # a node that onnxruntime turns into an initializer
 ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be stored in ")
 
 
@@ -44,6 +45,7 @@ class Check:
     host: str
     report: Report
     problem: str = ""  # why the host cannot run the remaining nodes
+    chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)  # of dynamic extents
 
     @property
     def reasons(self) -> list[Reason]:
@@ -56,23 +58,49 @@ class Check:
         reasons = [one._asdict() for one in self.reasons]
         report: dict[str, Any] = json.loads(self.report.to_json())
         found = {"model": self.model, "host": self.host, "reasons": reasons, "report": report}
-        return found | ({"problem": self.problem} if self.problem else {})
+        more = {"problem": self.problem, "chosen_shapes": dict(self.chosen_shapes)}
+        return found | {name: value for name, value in more.items() if value}
+
+    def lacks(self, required: str) -> str:
+        """Returns a sentence if fewer nodes run on the GPU than required: "all", a percentage or a
+        number. Raises BadInput for another text."""
+        count, total = self.report.count(GPU), len(self.report.nodes)
+        number = "100%" if required == "all" else required
+        digits = number.removesuffix("%")
+        if not digits.isdecimal() or len(digits) > 9:
+            raise inputs.BadInput(f"--require takes all, 90% or a number of nodes, not {required}.")
+        short = 100 * count < int(digits) * total if "%" in number else count < int(digits)
+        return f"{count} of {total} nodes run on the GPU, and {required} must." if short else ""
 
 
-def check(path: Path, options: Mapping[str, str], host_name: str | None = None) -> Check:
+def check(
+    path: Path,
+    options: Mapping[str, str],
+    host_name: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    optimized: bool = True,
+) -> Check:
     """Prepares the model with the delegate, or makes a session with the provider, and returns the
-    report.
+    report. With `shapes` of inputs, all dynamic extents are fixed; `optimized`: with onnxruntime's
+    own optimizations.
 
     Raises NoHost, BadInput, OptionError, NoAdapter, or what the host raises for a damaged model."""
+    given, chosen = inputs.Given(shapes=shapes or {}), dict[str, list[int]]()
     if subjects.is_onnx(path, host_name):
         onnx_model = onnx.read(path)
         engine.judge(parse(options))
+        if shapes:
+            fixed_onnx = subjects.opened_onnx(path, given).fixed()
+            onnx_model, chosen = fixed_onnx.model, dict(fixed_onnx.chosen_shapes)
         with _quiet():
-            report = onnx.report(onnx.session(onnx_model, options))
-        return Check(path.name, onnx.host(), report)
+            report = onnx.report(onnx.session(onnx_model, options, optimized))
+        return Check(path.name, onnx.host(), report, "", chosen)
     host, problem = hosts.host(host_name), ""
     model = inputs.model(path)
     engine.judge(parse(options))
+    if shapes:
+        fixed = subjects.opened_tflite(path, host_name, given).fixed()
+        model, chosen = fixed.content, dict(fixed.chosen_shapes)
     with _quiet():
         delegate = host.delegate(options)
         interpreter = host.made(model, experimental_delegates=[delegate])
@@ -82,13 +110,38 @@ def check(path: Path, options: Mapping[str, str], host_name: str | None = None) 
             problem = str(lacking)
         report = tflgpu_plugin.report(delegate)
     del interpreter
-    return Check(path.name, host.title, report, problem)
+    return Check(path.name, host.title, report, problem, chosen)
+
+
+def annotated(path: Path, report: Report) -> bytes:
+    """Returns a copy of an ONNX model with the placement of each node of its graph as metadata.
+    Raises BadInput for a report of other nodes (onnxruntime's optimizations change the graph)."""
+    model = inputs.content(path)
+    numbers = {(p.graph, n): p.number for p in report.partitions for n in p.nodes}
+    operators = protobuf.operators(model)
+    wanted = [name for name in operators if name != CONSTANT]
+    for graph in {node.graph for node in report.nodes}:
+        nodes = sorted((one for one in report.nodes if one.graph == graph), key=lambda one: one.id)
+        if [one.op.rpartition(".")[2] for one in nodes] == wanted:
+            rest = iter(nodes)
+            notes = [{} if name == CONSTANT else _note(next(rest), numbers) for name in operators]
+            return protobuf.with_notes(model, notes)
+    raise inputs.BadInput(f"{onnx.HOST} changes the nodes of {path}, so that they have no notes.")
+
+
+def _note(node: NodeReport, numbers: Mapping[tuple[int, int], int]) -> dict[str, str]:
+    if node.where != GPU:
+        return {"tflgpu": "CPU", "tflgpu reason": node.reason or ""}
+    number = numbers.get((node.graph, node.id))
+    return {"tflgpu": "GPU" if number is None else f"GPU, partition {number}"}
 
 
 def lines(found: Check) -> list[str]:
     """Returns the report as lines for a reader."""
     report = found.report
     text = [f"{found.model} in {found.host}"]
+    if sentence := inputs.shapes_sentence(found.chosen_shapes):
+        text.append(sentence)
     if report.adapter:
         text.append(
             f"adapter: {report.adapter.name}, {report.adapter.backend}, {report.adapter.kind}"

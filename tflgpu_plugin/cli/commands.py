@@ -25,6 +25,7 @@ from tflgpu_plugin.cli.shared import (
     option_pairs,
     prepared,
     print_json,
+    shape_option,
     show_agreements,
 )
 from tflgpu_plugin.cli.speed import bench, profile
@@ -74,17 +75,35 @@ def _show_info(found: Any) -> None:
 
 @main.command()
 @click.argument("model", type=existing)
+@click.option("--require", metavar="all|90%|N", help="Exit with status 1 if fewer nodes do.")
+@click.option("--annotate", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.onnx",
+              help="Write a copy of an ONNX model with the place of each node as metadata, which "
+              "Netron shows; without onnxruntime's own optimizations.")  # fmt: skip
+@shape_option
+@adapter_option
 @prepared
 @as_json
-def check(model: Path, given: dict[str, str], host: str | None, as_json: bool) -> None:
+def check(
+    model: Path, require: str | None, annotate: Path | None, as_json: bool, **arguments: Any
+) -> None:
     """Show which nodes of MODEL run on the GPU, in which partitions, and why the others do not."""
-    from tflgpu_plugin.cli import check as checker
+    from tflgpu_plugin.cli import check as checker, given
 
-    found = checker.check(model, given, host)
+    if annotate and model.suffix.lower() != ".onnx":
+        raise click.UsageError("--annotate is for ONNX models.")
+    shapes, options = given.shapes(arguments["shapes"]), given.options(arguments)
+    found = checker.check(model, options, arguments["host"], shapes, not annotate)
+    lacks = found.lacks(require) if require else ""
+    if annotate:
+        annotate.write_bytes(checker.annotated(model, found.report))
     if as_json:
-        return print_json(found.as_json())
-    for line in checker.lines(found):
-        console.print(line)
+        print_json(found.as_json())
+    else:
+        for line in checker.lines(found):
+            console.print(line)
+    if lacks:
+        click.echo(lacks, err=True)
+        raise SystemExit(DIFFERS)
 
 
 @main.command()

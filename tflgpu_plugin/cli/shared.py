@@ -83,11 +83,13 @@ def scaled(mean: float, std: float) -> Callable[[F], F]:
     return lambda command: mean_option(std_option(command))
 
 
+shape_option = click.option(
+    "--shape", "shapes", multiple=True, metavar="NAME=1x512", help="An input's shape."
+)
 _INPUTS: tuple[Callable[[Any], Any], ...] = (
     click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy",
                  help="An input's values."),
-    click.option("--shape", "shapes", multiple=True, metavar="NAME=1x512",
-                 help="An input's shape."),
+    shape_option,
     click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs."),
 )  # fmt: skip
 _image = click.option("--image", type=existing, help="A picture for the model.")

@@ -110,6 +110,23 @@ def with_input_shapes(model: bytes, shapes: Mapping[str, Sequence[int]]) -> byte
     return changed(model, 7, lambda graph: changed(graph, 11, value))
 
 
+def operators(model: bytes) -> list[str]:
+    """Returns the operators of the nodes of a model's graph, in order."""
+    nodes = (node for graph in fields(model, 7) for node in fields(graph, 1))
+    return [*(texts(node, 4)[0] for node in nodes)]
+
+
+def with_notes(model: bytes, notes: Sequence[Mapping[str, str]]) -> bytes:
+    """Returns the model with further metadata of each node of its graph (metadata_props)."""
+    listed = iter(notes)
+
+    def noted(node: bytes) -> bytes:
+        pairs = (wire.text(1, key) + wire.text(2, value) for key, value in next(listed).items())
+        return node + b"".join(wire.message(9, pair) for pair in pairs)
+
+    return changed(model, 7, lambda graph: changed(graph, 1, noted))
+
+
 def changed(message: bytes, number: int, change: Callable[[bytes], bytes]) -> bytes:
     """Returns a message with the values of a field that holds bytes changed."""
     wanted = number << 3 | wire.BYTES

@@ -34,12 +34,20 @@ def is_onnx(path: Path, host: str | None) -> bool:
 def opened(path: Path, host: str | None = None, given: Given = PLAIN) -> Subject:
     """Returns a model file in this host, or in the preferred one that reads it, with the given
     inputs. Raises BadInput or NoHost with a sentence."""
-    if is_onnx(path, host):
-        model = onnx.read(path)
-        details = onnx.details(model, path)
-        values = inputs.make(details, given)
-        feeds = dict(zip((detail["name"] for detail in details), values, strict=True))
-        return onnx.OnnxModel(model, feeds, inputs.chosen(details))
+    return opened_onnx(path, given) if is_onnx(path, host) else opened_tflite(path, host, given)
+
+
+def opened_onnx(path: Path, given: Given = PLAIN) -> onnx.OnnxModel:
+    """Returns an ONNX model with the given inputs. Raises BadInput."""
+    model = onnx.read(path)
+    details = onnx.details(model, path)
+    values = inputs.make(details, given)
+    feeds = dict(zip((detail["name"] for detail in details), values, strict=True))
+    return onnx.OnnxModel(model, feeds, inputs.chosen(details))
+
+
+def opened_tflite(path: Path, host: str | None = None, given: Given = PLAIN) -> tflite.TfliteModel:
+    """Returns a TFLite model in this host with the given inputs. Raises BadInput or NoHost."""
     runner, content = hosts.host(host), inputs.model(path)
     details = tflite.details(runner, content, path)
     values = inputs.make(details, given)

@@ -1,0 +1,149 @@
+"""Tests `tflgpu check` beyond its report: requirements for CI, shapes, and annotated models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.support import onnx_models, small_models
+from tflgpu_plugin.cli.check import Check, annotated
+from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, PartitionReport, Report
+from tflgpu_plugin.harness import hosts, onnx, protobuf
+from tflgpu_plugin.harness.inputs import BadInput
+
+needs_onnx = pytest.mark.skipif(bool(onnx.missing()), reason="it is about ONNX Runtime")
+needs_tflite = pytest.mark.skipif(not hosts.installed(), reason="it is about a TFLite host")
+
+
+def report(*places: str) -> Report:
+    """Returns a report of Relu nodes with these places, numbered from 10 in another order."""
+    nodes = [NodeReport(10 + k, "Relu", f"n{k}", where, None if where == GPU else "Why not.")
+             for k, where in enumerate(places)]  # fmt: skip
+    return Report(None, tuple(reversed(nodes)))
+
+
+def check(path: Path, *words: str) -> Result:
+    return CliRunner().invoke(main, ["check", str(path), "-o", "force=1", *words])
+
+
+@pytest.mark.parametrize(
+    ("required", "enough"),
+    [("all", False), ("100%", False), ("67%", False), ("66%", True), ("2", True), ("3", False),
+     ("0", True)],
+)  # fmt: skip
+def test_requirements(required: str, enough: bool) -> None:
+    text = Check("m", "h", report(GPU, CPU, GPU)).lacks(required)
+    assert text == ("" if enough else f"2 of 3 nodes run on the GPU, and {required} must.")
+    assert not Check("m", "h", report(GPU)).lacks("all")
+
+
+@pytest.mark.parametrize("required", ["most", "", "-1", "5.5%", "1" * 10, "%"])
+def test_requirements_that_are_none(required: str) -> None:
+    with pytest.raises(BadInput, match="all, 90% or a number"):
+        Check("m", "h", report(GPU)).lacks(required)
+
+
+@pytest.mark.adapter
+@needs_tflite
+def test_check_fails_where_too_few_nodes_are_on_the_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(small_models.two_partitions())
+    short = check(path, "--require", "all")
+    assert short.exit_code == 1 and "and all must." in short.stderr
+    assert "The rest stays on the CPU" in short.stdout
+    assert check(path, "--require", "1").exit_code == 0
+    assert check(path, "--require", "some").exit_code == 2
+    assert check(path, "--annotate", str(tmp_path / "out.onnx")).exit_code == 2
+
+
+def with_open_dimension(folder: Path) -> Path:
+    """Returns a model with an open dimension."""
+    nodes = [onnx_models.node("Relu", ["x"], ["y"], name="one")]
+    path = folder / "m.onnx"
+    path.write_bytes(onnx_models.model(nodes, {"x": ("n", 4)}, {"y": ("n", 4)}))
+    return path
+
+
+@pytest.mark.adapter
+@needs_onnx
+def test_check_takes_shapes(tmp_path: Path) -> None:
+    """Without a shape nothing is chosen, and the plan is for open dimensions."""
+    path = with_open_dimension(tmp_path)
+    assert "chosen_shapes" not in json.loads(check(path, "--json").stdout)
+    found = json.loads(check(path, "--shape", "x=100000x4", "--json").stdout)
+    assert found["chosen_shapes"] == {"x": [100000, 4]}
+    (partition,) = found["report"]["partitions"]
+    assert partition["memory"]["ports"] == 2 * 4 * 4 * 100000
+    assert "x [100000, 4]" in check(path, "--shape", "x=100000x4").stdout
+    assert "no input 'z'" in check(path, "--shape", "z=1").output
+
+
+@pytest.mark.adapter
+@needs_tflite
+def test_check_takes_shapes_of_tflite_models(tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(small_models.one_partition())
+    found = json.loads(check(path, "--shape", "x=2x16x16x3", "--json").stdout)
+    assert found["chosen_shapes"] == {"x": [2, 16, 16, 3]}
+    own = json.loads(check(path, "--json").stdout)
+    ports = [one["report"]["partitions"][0]["memory"]["ports"] for one in (own, found)]
+    assert ports[1] == 8 * ports[0]
+
+
+def model() -> bytes:
+    """Returns a model with a Constant node between others."""
+    pytest.importorskip("onnx")
+    nodes = [
+        onnx_models.node("Relu", ["x"], ["a"]),
+        onnx_models.node("Constant", [], ["c"], value_float=2.0),
+        onnx_models.node("Relu", ["a"], ["b"]),
+        onnx_models.node("Mul", ["b", "c"], ["y"]),
+    ]
+    return onnx_models.model(nodes, {"x": (2, 3)}, {"y": (2, 3)})
+
+
+def notes(content: bytes) -> list[dict[str, str]]:
+    import onnx as package
+
+    nodes = package.load_from_string(content).graph.node
+    return [{one.key: one.value for one in node.metadata_props} for node in nodes]
+
+
+def test_notes_tell_the_place_of_each_node(tmp_path: Path) -> None:
+    """Nodes are matched by their order; a graph of other operators has no place in the file."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model())
+    wanted = report(GPU, CPU).nodes
+    product = NodeReport(20, "Mul", "", GPU)
+    other = NodeReport(0, "Loop", "", CPU, "Another graph.", 1)
+    zeros: dict[str, Any] = {name: 0 for name in PartitionReport.__dataclass_fields__}
+    partition = PartitionReport(**zeros | {"number": 3, "nodes": (10,)})
+    found = annotated(path, Report(None, (product, other, *wanted), (partition,)))
+    assert notes(found) == [
+        {"tflgpu": "GPU, partition 3"}, {}, {"tflgpu": "CPU", "tflgpu reason": "Why not."},
+        {"tflgpu": "GPU"},
+    ]  # fmt: skip
+    assert protobuf.operators(found) == ["Relu", "Constant", "Relu", "Mul"]
+    with pytest.raises(BadInput, match="changes the nodes"):
+        annotated(path, Report(None, wanted))
+
+
+@pytest.mark.adapter
+@needs_onnx
+def test_an_annotated_model_still_runs(tmp_path: Path) -> None:
+    path, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
+    path.write_bytes(model())
+    found = check(path, "--annotate", str(out), "-o", "exclude=Mul", "--require", "2")
+    assert found.exit_code == 0, found.output
+    first, constant, second, product = notes(out.read_bytes())
+    assert first == second == {"tflgpu": "GPU, partition 1"} and not constant
+    assert product["tflgpu"] == "CPU" and "exclude" in product["tflgpu reason"]
+    x = {"x": np.array([[-1, 2, -3], [4, -5, 6]], np.float32)}
+    before, after = (onnx.session(onnx.read(one)).run(None, x)[0] for one in (path, out))
+    assert np.array_equal(before, after)
