@@ -67,7 +67,7 @@ class Session:
 
 
 def new_device() -> None:
-    """What is made next is on a new device, which has no pipelines yet."""
+    """Marks the device as lost: the next model is on a new one, which has no pipelines yet."""
     native.lib.tg_device_mark_lost(adapter.open_device(adapter.select(None)).handle)
 
 
