@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SUITE = "tflgpu_plugin/suite/conformance"
+SUITE = "tflgpu_suite/conformance"
 CODE = """
 import importlib.metadata, tflgpu_plugin
 from tflgpu_plugin.demo import hosts
 from tflgpu_plugin.cli import conformance
 assert ".venv" not in tflgpu_plugin.__file__, tflgpu_plugin.__file__
-assert conformance.root().name == "suite", conformance.root()
+assert conformance.root().name == "tflgpu_suite", conformance.root()
 delegate = hosts.host().delegate()
 print(importlib.metadata.version("tflgpu-plugin"), tflgpu_plugin.report(delegate))
 """
@@ -62,7 +62,7 @@ def test_wheel_holds_what_runs_and_no_more(wheel: Path) -> None:
     folders = {name.partition("/")[0] for name in names}
     startup = {"tflgpu_startup.py", "tflgpu_startup.pth"}
     own = {"tflgpu_plugin", next(f for f in folders if f.endswith(".dist-info"))}
-    assert folders == own | startup
+    assert folders == own | startup | {"tflgpu_suite"}
     expectations = f"{SUITE}/expect/every-adapter.txt"
     assert not [
         name

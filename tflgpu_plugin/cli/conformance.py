@@ -83,8 +83,8 @@ def _command(request: Request) -> list[str]:
 
 def root() -> Path:
     """Returns the folder with the suite: that of the installed package, or the checkout."""
-    package = Path(tflgpu_plugin.__file__).parent
-    roots = (package / "suite", package.parent)
+    beside = Path(tflgpu_plugin.__file__).parents[1]
+    roots = (beside / "tflgpu_suite", beside)
     return next(root for root in roots if (root / NAME / "conftest.py").is_file())
 
 
