@@ -3,19 +3,12 @@ that turns defects of this plugin into refusals."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Self
 
 from tflgpu_plugin.ir import Node, Refusal
-
-REPORT = "Please report it with the file of `tflgpu bugreport`."
-
-
-def debugging() -> str:
-    """Returns the variable TFLGPU_DEBUG; "" where defects should not be raised."""
-    return os.environ.get("TFLGPU_DEBUG", "")
+from tflgpu_plugin.log import REPORT, debugging
 
 
 def defect(error: Exception, what: str, where: str = "inside this plugin") -> Refusal:

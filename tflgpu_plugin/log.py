@@ -25,6 +25,12 @@ LEVELS = {
 DEBUG, INFO, WARNING = LEVELS["debug"], LEVELS["info"], LEVELS["warning"]
 # Lines on stderr begin with these; records of the logger do not.
 PREFIXES = ("WARNING: ", "tflgpu: ")
+REPORT = "Please report it with the file of `tflgpu bugreport`."
+
+
+def debugging() -> str:
+    """Returns the variable TFLGPU_DEBUG; "" where defects should not be raised."""
+    return os.environ.get("TFLGPU_DEBUG", "")
 
 
 def say(text: str, level: int = WARNING) -> None:

@@ -71,8 +71,11 @@ def register() -> None:
     connect()
     try:
         import onnxruntime
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(f"onnxruntime is not installed: {INSTALL}.") from error
+    except Exception as error:  # of any kind, such as AttributeError for another version of numpy
+        reason = f"{type(error).__name__}: {error}"
+        raise ImportError(f"onnxruntime cannot be imported ({reason}). Reinstall it.") from error
     found = version(onnxruntime)
     if found < OLDEST:
         raise RuntimeError(

@@ -239,6 +239,43 @@ def test_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliRunner().invoke(main, ["info"]).exit_code == exits.INTERRUPTED
 
 
+BROKEN = [
+    ("numpy", "ImportError", ["check", "m.tflite"], "Error: It is broken.\n"),
+    ("numpy", "ImportError", ["info"], "Error: It is broken.\n"),
+    ("numpy", "AttributeError", ["run", "m.onnx", "in", "--out", "out"],
+     "Error: This is a defect of tflgpu-plugin (AttributeError: It is broken.)."),
+    ("onnxruntime", "ImportError", ["check", "m.onnx"],
+     "Error: onnxruntime cannot be imported (ImportError: It is broken.). Reinstall it.\n"),
+    ("onnxruntime", "AttributeError", ["bench", "m.onnx"],
+     "Error: onnxruntime cannot be imported (AttributeError: It is broken.). Reinstall it.\n"),
+    ("onnxruntime", "ModuleNotFoundError", ["compare", "m.onnx"],
+     "Error: onnxruntime is not installed: pip install "),
+    ("tflite_runtime", "AttributeError", ["check", "m.tflite", "--host", "tflite-runtime"],
+     "Error: tflite_runtime.interpreter cannot be imported (AttributeError: It is broken.). "
+     "Reinstall its package.\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("package", "kind", "words", "sentence"), BROKEN)
+def test_a_broken_package_is_a_sentence(
+    package: str, kind: str, words: list[str], sentence: str, models: Path, tmp_path: Path
+) -> None:
+    if not find_spec(package):
+        pytest.skip(f"{package} is not installed")
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "__init__.py").write_text(f"raise {kind}('It is broken.')")
+    given = {"PYTHONPATH": str(tmp_path), "TFLGPU_DEBUG": ""}
+    done = subprocess.run([*TFLGPU, *words], env=os.environ | given, cwd=models,
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == exits.UNUSABLE, done.stderr
+    assert sentence in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_needs_no_package() -> None:
+    code = "import sys; from tflgpu_plugin.cli import commands; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_numpy_2_beside_tflite_runtime(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another host is used if there is one; otherwise a message says what to install."""
     both = {"tflite-runtime": "tflite_runtime", "ai-edge-litert": "ai_edge_litert"}

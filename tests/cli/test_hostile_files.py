@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ def test_what_is_no_model_file(
     assert result.exit_code == 2, result.output
     assert isinstance(result.exception, SystemExit), result.exception
     assert str(path) in result.output.replace("\n", "") or "does not read" in result.output
+
+
+def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    """Machines with a limit on memory read it; a buffer of the largest size took 2 GB."""
+    path = tmp_path / "small.tflite"
+    path.write_bytes(b"small" * 100)
+    tracemalloc.start()
+    try:
+        assert inputs.content(path) == b"small" * 100
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no such files on this system")

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from tflgpu_plugin.errors import REPORT, debugging
+from tflgpu_plugin.log import REPORT, debugging
 
 FINE, DIFFERS, UNUSABLE, NO_ADAPTER, INTERRUPTED = 0, 1, 2, 3, 130
 WHOLE = 1 << 20  # characters, for a text that is not cut
@@ -90,8 +90,10 @@ def _text(error: BaseException) -> str:
 def status(error: BaseException) -> int:
     """Returns the exit status for an error: NO_ADAPTER if this machine has none, even if a host
     repeats our message inside another error. A name that matches no adapter is bad input."""
-    from tflgpu_plugin.runtime.adapter import INSTALL_HINT
-
+    try:
+        from tflgpu_plugin.runtime.adapter import INSTALL_HINT
+    except Exception:  # numpy cannot be imported; `error` says so
+        return UNUSABLE
     return NO_ADAPTER if INSTALL_HINT in str(error) else UNUSABLE
 
 

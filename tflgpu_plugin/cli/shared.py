@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from tflgpu_plugin.cli.exits import Sentence
-from tflgpu_plugin.frontend.reports import with_old_keys
 
 F = TypeVar("F", bound=Callable[..., Any])
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -126,6 +125,8 @@ def progress(what: str) -> Iterator[Callable[[float], None]]:
 
 
 def print_json(value: Any) -> None:
+    from tflgpu_plugin.frontend.reports import with_old_keys  # imports numpy, which may be broken
+
     click.echo(json.dumps(with_old_keys(value), indent=1))
 
 

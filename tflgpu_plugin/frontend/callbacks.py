@@ -16,9 +16,10 @@ from typing import Any
 
 from tflgpu_plugin import native, threads
 from tflgpu_plugin.cache import store
-from tflgpu_plugin.errors import REPORT, BuildError, HostError, ImpossibleShapes, debugging
+from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.ir import Refusal
+from tflgpu_plugin.log import REPORT, debugging
 from tflgpu_plugin.options import OptionError, Options
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter

@@ -139,17 +139,25 @@ def host(name: str | None = None) -> Host:
 def import_host(name: str) -> Any:
     """Returns a host's module, imported without a change to this thread's floating-point
     environment: tflite-runtime for ARM makes the CPU flush subnormal floats to zero from then on,
-    also in numpy, which compares."""
+    also in numpy, which compares. Raises NoHost."""
     try:
         libm = ctypes.CDLL("libm.so.6")
     except OSError:  # not glibc, for which tflite-runtime's wheels are built
-        return importlib.import_module(name)
+        return _imported(name)
     before = ctypes.create_string_buffer(64)
     libm.fegetenv(before)
     try:
-        return importlib.import_module(name)
+        return _imported(name)
     finally:
         libm.fesetenv(before)
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:  # of any kind, such as AttributeError for another version of numpy
+        reason = f"{type(error).__name__}: {error}"
+        raise NoHost(f"{name} cannot be imported ({reason}). Reinstall its package.") from error
 
 
 def feed(interpreter: Any, values: Sequence[npt.NDArray[Any]]) -> None:

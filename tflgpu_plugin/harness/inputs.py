@@ -229,7 +229,7 @@ def content(path: Path, what: str = "model", most: int = MOST_MODEL) -> bytes:
     and for a file of more bytes."""
     try:
         with os.fdopen(folders.opened(path, most, private=False), "rb") as stream:
-            return stream.read(most)
+            return stream.read(os.fstat(stream.fileno()).st_size)  # allocated before it is read
     except OSError as error:
         raise BadInput(f"The {what} {path} cannot be read ({error.strerror}).") from error
     except (folders.Unsafe, MemoryError) as error:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from tflgpu_plugin import log, ops
-from tflgpu_plugin.errors import debugging, defect
+from tflgpu_plugin.errors import defect
 from tflgpu_plugin.ir import Graph, Node, Target, quirks, verify
 from tflgpu_plugin.ir.symbolic import is_symbolic
 from tflgpu_plugin.ops.forms import Forms
@@ -99,12 +99,12 @@ def run(graph: Graph, target: Target | None = None) -> Graph:
     Skips an optional pass whose result has an op that the target refuses. After a defect in an
     optional pass, logs a warning and keeps the graph as it was; with TFLGPU_DEBUG, raises the error
     instead and verifies the graph after each pass."""
-    watching = [*([verifier.check] if debugging() else []), *watchers.values()]
+    watching = [*([verifier.check] if log.debugging() else []), *watchers.values()]
     for rewrite in PASSES:
         before, graph = graph, _applied(rewrite, graph, target or Target())
         for watch in watching:
             watch(rewrite.__name__, before, graph)
-        if debugging() == "2":
+        if log.debugging() == "2":
             log.say(f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}")
     return graph
 
