@@ -8,11 +8,15 @@ growing."""
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import math
 import os
+import queue
 import random
+import shutil
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -20,6 +24,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,9 +34,12 @@ import tflgpu_plugin
 from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support import onnx_models as m
+from tests.support.state_models import KINDS, Layers
+from tflgpu_plugin.harness import onnx
 
 DEEP = 24  # features of the networks
 WIDTHS = range(4, 40)  # of those that are made in turn
+Work = Callable[[random.Random], str]
 GROWTH = 0.05  # of the memory at half the time, which may come until the end
 PAGE = os.sysconf("SC_PAGESIZE")
 
@@ -43,12 +52,15 @@ class Soak:
     errors: list[str] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)
 
-    def repeat(self, work: Callable[[random.Random], str], seed: int, end: float) -> None:
-        """Repeats the work in one thread until that time, whatever fails."""
-        chance = random.Random(seed)
-        while time.monotonic() < end:
+    def repeat(self, kinds: Sequence[Work], first: int, end: float) -> None:
+        """Does all kinds of work in turn, the first one first, in one thread until that time,
+        whatever fails."""
+        chance = random.Random(first)
+        for place in count(first):
+            if time.monotonic() >= end:
+                return
             try:
-                name, failed = work(chance), ""
+                name, failed = kinds[place % len(kinds)](chance), ""
             except BaseException:
                 name, failed = "errors", traceback.format_exc()
             with self.lock:
@@ -142,7 +154,7 @@ def run_interpreter(made: Any, rows: int, chance: random.Random) -> None:
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-np.tanh(x))), atol=1e-5)
 
 
-def works() -> list[Callable[[random.Random], str]]:
+def works() -> list[Work]:
     """Returns the kinds of work, which threads take in turn."""
     tflgpu_plugin.register()
     names = hosts.installed()
@@ -190,7 +202,103 @@ def works() -> list[Callable[[random.Random], str]]:
         tflgpu_plugin.assert_used(made)
         return "sessions over large images"
 
-    return [new_shapes, new_session, new_interpreter, of_one_delegate, new_kernels, large]
+    return [
+        new_shapes,
+        new_session,
+        new_interpreter,
+        of_one_delegate,
+        new_kernels,
+        large,
+        *kept(),
+        *filed(),
+    ]
+
+
+def kept() -> list[Work]:
+    """Returns kinds of work with tensors and variables that stay on the device, and with runs that
+    nobody waits for."""
+    import onnxruntime
+
+    adds = m.session(added())
+
+    def tensors(chance: random.Random) -> str:
+        x = np.arange(chance.choice((10, 1000, 3000)), dtype=np.float32)
+        value, steps = onnxruntime.OrtValue.ortvalue_from_numpy(x, "gpu"), chance.randint(1, 9)
+        for _ in range(steps):
+            binding = adds.io_binding()
+            binding.bind_ortvalue_input("x", value)
+            binding.bind_output("y", "gpu")
+            adds.run_with_iobinding(binding)
+            (value,) = binding.get_outputs()
+        np.testing.assert_array_equal(value.numpy(), x + 2 * steps)
+        return "tensors on the device"
+
+    def asynchronous(chance: random.Random) -> str:
+        found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        xs = [np.full(chance.randint(1, 50), n, np.float32) for n in range(4)]
+        for x in xs:
+            adds.run_async(None, {"x": x}, lambda *given: found.put(given), x)
+        for _ in xs:
+            results, x, error = found.get(timeout=100)
+            assert not error, error
+            np.testing.assert_array_equal(results[0], x + 2)
+        return "runs at once of one thread"
+
+    def states(chance: random.Random) -> str:
+        host = chance.choice(hosts.installed())
+        layers = Layers(chance.randint(0, 3)).grown(*chance.choice([*KINDS.values()]))
+        model = layers.to_bytes()
+        pair = [hosts.interpreter(model, host) for _ in range(2)]
+        delegates = {"experimental_delegates": [hosts.load_delegate(host, {"force": "1"})]}
+        pair[0] = hosts.interpreter(model, host, **delegates)
+        for one in pair:
+            one.allocate_tensors()
+        for step in range(chance.randint(1, 5)):
+            x = np.full((layers.batch, layers.units), 1 / (1 + step), np.float32)
+            found, wanted = (hosts.invoke(one, [[x]])[0][0] for one in pair)
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
+        for state in layers.states:
+            found, wanted = (one.get_tensor(state) for one in pair)
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
+        return "variables on the device"
+
+    return [tensors, asynchronous, states]
+
+
+def filed() -> list[Work]:
+    """Returns kinds of work with plans in files."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+
+    def stored(chance: random.Random) -> str:
+        width = chance.choice(WIDTHS)
+        options = {"serialization_dir": folder, "model_token": f"width {width % 3}"}
+        made = m.session(network(width), **options)
+        tflgpu_plugin.assert_used(made)
+        for _ in range(3):
+            run_session(made, chance.randint(1, 9), chance)
+        return "sessions with stored plans"
+
+    def compiled(chance: random.Random) -> str:
+        place = Path(tempfile.mkdtemp(dir=folder))
+        entries = {"ep.context_enable": "1", "ep.context_file_path": str(place / "made.onnx")}
+        entries["ep.context_embed_mode"] = chance.choice("01")
+        (place / "model.onnx").write_bytes(network(chance.choice(WIDTHS)))
+        onnx.opened(str(place / "model.onnx"), m.quiet(**entries), {})
+        made = onnx.opened(str(place / "made.onnx"), m.quiet(), {})
+        for _ in range(3):
+            run_session(made, chance.randint(1, 9), chance)
+        tflgpu_plugin.assert_used(made)
+        shutil.rmtree(place)
+        return "compiled models"
+
+    return [stored, compiled]
+
+
+def added() -> bytes:
+    """Returns an ONNX model y = x + 2, for any number of elements."""
+    two = {"c": np.full(1, 2, np.float32)}
+    return m.model([m.node("Add", ["x", "c"], ["y"])], {"x": ["n"]}, {"y": ["n"]}, two)
 
 
 def resident() -> float:
@@ -214,8 +322,7 @@ def main() -> int:
     start = time.monotonic()
     end = start + arguments.seconds
     threads = [
-        threading.Thread(target=soak.repeat, args=(kinds[k % len(kinds)], k, end))
-        for k in range(arguments.threads)
+        threading.Thread(target=soak.repeat, args=(kinds, k, end)) for k in range(arguments.threads)
     ]
     for thread in threads:
         thread.start()
@@ -228,8 +335,8 @@ def main() -> int:
         print(f"{passed:6.0f} s {memory[-1]:6.0f} MB {sum(soak.done.values()):7,} done", flush=True)
     for thread in threads:
         thread.join()
-    for name, count in sorted(soak.done.items()):
-        print(f"{count:7,} {name}")
+    for name, times in sorted(soak.done.items()):
+        print(f"{times:7,} {name}")
     for text in dict.fromkeys(soak.errors[:5]):
         print(text)
     half = memory[len(memory) // 2]
