@@ -28,7 +28,6 @@ BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 ELSEWHERE = {
     "make ": "minutes to hours; `make demo` runs `tflgpu demo` only, whose output is compared here",
     "pip install ": "tests/docs/test_wheel.py runs the line itself",
-    ".venv/bin/pytest conformance/ ": "over an hour; parts: tests/suite/test_conformance.py",
     "tflgpu run ": "tests/docs/test_scale_out.py runs it, as the next three",
     "pictures/broken.png: ": "what it prints",
     "from pathlib import Path": "what reads that",
