@@ -52,9 +52,9 @@ class Plain:
         self._add_run_values()
 
     def _add_run_values(self) -> None:
-        for key in self.state.run_values:
-            self.variable.add(self.state.ids[key])
-            self.doubtful.discard(self.state.ids[key])
+        found = {self.state.tensor(key) for key in self.state.run_values}
+        self.variable |= found
+        self.doubtful -= found
 
     @property
     def table(self) -> MutableMapping[int, Tensor]:

@@ -214,14 +214,14 @@ def test_a_compiled_model(name: str, tmp_path: Path) -> None:
 
 
 def test_numbers_are_restored() -> None:
-    from tflgpu_plugin.providers.onnxruntime import context
+    from tflgpu_plugin.importer import run_values
 
     for array, dtype in (
         (np.array([[1.5, -np.inf]], np.float32), "f32"), (whole(-3, 7), "i64"),
         (np.array([True, False]), "bool"), (np.array(9, np.int32), "i32"),
     ):  # fmt: skip
-        found = context.restored(context.numbers(array), array.shape, dtype)
+        found = run_values.restored(run_values.numbers(array), array.shape, dtype)
         assert found.dtype == array.dtype
         np.testing.assert_array_equal(found, array)
     limits = np.iinfo(np.int32)
-    assert context.numbers(whole(LARGE, -LARGE)) == (limits.max, limits.min)
+    assert run_values.numbers(whole(LARGE, -LARGE)) == (limits.max, limits.min)
