@@ -77,12 +77,13 @@ def _unknown(name: str) -> None:
     write(f"WARNING: tflgpu: {VARIABLE} is {name[:40]!r}. It takes: {', '.join(LEVELS)}.")
 
 
-def write(text: str) -> None:
-    """Writes `text` as a line to stderr, if there is a stderr. No model fails because stderr is on
-    a full disk, a closed file or a pipe without a reader."""
-    if sys.stderr is not None:
+def write(text: str, stream: Any = None) -> None:
+    """Writes `text` as a line to this stream or stderr, if there is one. No model fails because
+    stderr is on a full disk, a closed file or a pipe without a reader."""
+    to = sys.stderr if stream is None else stream
+    if to is not None:
         with suppress(OSError, ValueError):
-            print(text, file=sys.stderr, flush=True)
+            print(text, file=to, flush=True)
 
 
 def _logger() -> Any:

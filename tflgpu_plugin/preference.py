@@ -122,7 +122,7 @@ class Preference:
             text = f"{kinds}, {total.on_gpu} of {total.nodes} nodes on the GPU"
             text += f" for {seconds:.3f} s" if seconds else ""
         else:
-            text = "no session or interpreter was put on the GPU"
+            text = "this process put no session or interpreter on the GPU"
         more = [f"{self.left} with other providers or delegates left alone"] if self.left else []
         more += [f"{self.failed} made without the GPU"] if self.failed else []
         return "; ".join([text, *more])
@@ -295,4 +295,5 @@ if hasattr(os, "register_at_fork"):
 def _tell(made: Preference, process: int) -> None:
     form = os.environ.get(SUMMARY, "text")
     if form != "off" and os.getpid() == process:
-        log.write(json.dumps(made.as_json()) if form == "json" else f"tflgpu: {made}")
+        text = json.dumps(made.as_json()) if form == "json" else f"tflgpu: {made}"
+        log.write(text, sys.__stderr__)  # Jupyter's own stderr is gone at the end of a kernel
