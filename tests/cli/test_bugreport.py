@@ -138,6 +138,17 @@ def test_a_report_replaces_an_older_one(tmp_path: Path) -> None:
     assert {*tmp_path.iterdir()} == {older, link}
 
 
+def test_one_flag_is_for_options_and_for_the_file(tmp_path: Path) -> None:
+    """It names options in all commands; here it also names the file, as it first did."""
+    out = tmp_path / "r.zip"
+    words = ("-o", "exclude=Relu", "-o", out, "-o", "force=1")
+    assert report(onnx(tmp_path), "-o", tmp_path / "not.zip", *words).exit_code == 0
+    assert not (tmp_path / "not.zip").exists()
+    nodes = json.loads(written(out)["check.json"])["report"]["nodes"]
+    codes = {node["op"]: node["refusal_code"] for node in nodes}
+    assert codes["Relu"] == "option.excluded" and codes["Conv"] is None
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_a_sentence_with_the_file() -> None:
     result = report("--out", "/dev/full")

@@ -74,7 +74,7 @@ def test_a_model_that_does_not_take_them(command: tuple[str, ...], tmp_path: Pat
     done = run(command, onnx_file(tmp_path, "Pad", mode="reflect"))
     assert done.exit_code == 2 and "Traceback" not in done.output
     assert "onnxruntime does not accept these values: " in done.stderr
-    assert "Shapes chosen here: x [1, 64]. Run it with other shapes in a program" in done.stderr
+    assert "Shapes chosen here: x [1, 64]. Give others with --shape NAME=1x512" in done.stderr
 
 
 @pytest.mark.parametrize("host", hosts.installed())
@@ -88,7 +88,7 @@ def test_a_tflite_model_that_does_not_take_them(
     done = run(command, path, "--host", host)
     assert done.exit_code == 2 and "Traceback" not in done.output
     assert f"Error: {host} " in done.stderr and "does not accept these values: " in done.stderr
-    assert "Shapes chosen here: samples [1, 1]. Run it with other shapes" in done.stderr
+    assert "Shapes chosen here: samples [1, 1]. Give others with --shape" in done.stderr
 
 
 def test_open_extents_of_either_host() -> None:

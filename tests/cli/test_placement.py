@@ -85,6 +85,23 @@ def test_check_takes_shapes(tmp_path: Path) -> None:
 
 
 @pytest.mark.adapter
+@needs_onnx
+def test_shapes_are_those_of_given_values_too(tmp_path: Path) -> None:
+    path, values = with_open_dimension(tmp_path), tmp_path / "x.npy"
+    np.save(values, np.zeros((100000, 4), np.float32))
+    found = json.loads(check(path, "--input", f"x={values}", "--json").stdout)
+    assert found["chosen_shapes"] == {"x": [100000, 4]}
+    groups = []
+    for words in (("--shape", "x=8x4"), ("--shape", "x=100000x4"), ("--input", f"x={values}")):
+        done = CliRunner().invoke(main, ["kernels", str(path), *words, "--json"])
+        (one,) = json.loads(done.stdout)["partitions"]
+        groups.append([launch["workgroups"] for launch in one["launches"]])
+    assert groups[0] != groups[1] == groups[2]
+    values.write_bytes(b"junk")
+    assert "x.npy is not a .npy file" in check(path, "--input", f"x={values}").output
+
+
+@pytest.mark.adapter
 @needs_tflite
 def test_check_takes_shapes_of_tflite_models(tmp_path: Path) -> None:
     path = tmp_path / "m.tflite"

@@ -25,7 +25,7 @@ from tflgpu_plugin.cli.shared import (
     option_pairs,
     prepared,
     print_json,
-    shape_option,
+    shaped,
     show_agreements,
 )
 from tflgpu_plugin.cli.speed import bench, profile
@@ -79,7 +79,7 @@ def _show_info(found: Any) -> None:
 @click.option("--annotate", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.onnx",
               help="Write a copy of an ONNX model with the place of each node as metadata, which "
               "Netron shows; without onnxruntime's own optimizations.")  # fmt: skip
-@shape_option
+@shaped
 @adapter_option
 @prepared
 @as_json
@@ -91,7 +91,7 @@ def check(
 
     if annotate and model.suffix.lower() != ".onnx":
         raise click.UsageError("--annotate is for ONNX models.")
-    shapes, options = given.shapes(arguments["shapes"]), given.options(arguments)
+    shapes, options = given.all_shapes(arguments), given.options(arguments)
     found = checker.check(model, options, arguments["host"], shapes, not annotate)
     lacks = found.lacks(require) if require else ""
     if annotate:
@@ -109,22 +109,16 @@ def check(
 @main.command()
 @click.argument("model", type=existing)
 @click.option("--node", help="Only this node: its number, its name or an operator.")
+@shaped
 @adapter_option
 @prepared
 @as_json
-def kernels(
-    model: Path,
-    node: str | None,
-    adapter: str | None,
-    given: dict[str, str],
-    host: str | None,
-    as_json: bool,
-) -> None:
+def kernels(model: Path, node: str | None, as_json: bool, **arguments: Any) -> None:
     """Show the WGSL and the launches of MODEL, node by node, without running it."""
-    from tflgpu_plugin.cli import kernels as planner
+    from tflgpu_plugin.cli import given, kernels as planner
 
-    options = given | ({} if adapter is None else {"adapter": adapter})
-    found = planner.planned(model, options, host)
+    options, shapes = given.options(arguments), given.all_shapes(arguments)
+    found = planner.planned(model, options, arguments["host"], shapes)
     if node is not None:
         found = found.of_node(node)
     if as_json:
@@ -193,18 +187,15 @@ def _show_demo(result: Any) -> None:
 @adapter_option
 @option_pairs
 @as_json
-def execute(
-    words: Sequence[str], adapter: str | None, given: dict[str, str], as_json: bool
-) -> None:
+def execute(words: Sequence[str], as_json: bool, **arguments: Any) -> None:
     """Run PROGRAM with the GPU: its ONNX Runtime sessions and TFLite interpreters that name no
     other provider or delegate use this plugin. One line on stderr at the end says how many nodes
     ran on the GPU. The exit status is the program's.
 
     PROGRAM is a command, a Python file, or -m MODULE: tflgpu exec -- rembg i in.png out.png"""
-    from tflgpu_plugin.cli import launch
+    from tflgpu_plugin.cli import given, launch
 
-    options = given | ({} if adapter is None else {"adapter": adapter})
-    raise SystemExit(launch.launch(words, options, as_json))
+    raise SystemExit(launch.launch(words, given.options(arguments), as_json))
 
 
 @main.command()

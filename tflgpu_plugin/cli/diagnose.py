@@ -17,10 +17,10 @@ from tflgpu_plugin.cli.shared import (
     console,
     existing,
     host_option,
+    pairs,
     prepared,
     print_json,
     show_agreements,
-    usable,
 )
 
 
@@ -63,7 +63,6 @@ def compare(model: Path, as_json: bool, **arguments: Any) -> None:
 @click.argument("model", type=existing, required=False)
 @click.option(
     "--out",
-    "-o",
     default="report.zip",
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write.",
@@ -73,16 +72,21 @@ def compare(model: Path, as_json: bool, **arguments: Any) -> None:
 @compared
 @adapter_option
 @host_option
-@click.option("--option", "given", multiple=True, metavar="KEY=VALUE", callback=usable)
+@click.option("--option", "-o", "words", multiple=True, metavar="KEY=VALUE | FILE",
+              help='An option; without "=" the file to write.')  # fmt: skip
 @as_json
 def bugreport(
-    model: Path | None, out: Path, with_model: bool, as_json: bool, **arguments: Any
-) -> None:
+    model: Path | None, out: Path, with_model: bool, words: tuple[str, ...], as_json: bool,
+    **arguments: Any,
+) -> None:  # fmt: skip
     """Write a .zip file for a report: this machine and, with MODEL, what runs on the GPU, how its
     outputs compare, and its kernels. Names of users and files are left out."""
     from tflgpu_plugin.cli import bugreport as reporting, compare as comparing
 
-    search = arguments | {"bisect": True, "workaround": True, "repro": None}
+    options = pairs(word for word in words if "=" in word)
+    out = Path(next((word for word in reversed(words) if "=" not in word), out))
+    searched = {"bisect": True, "workaround": True, "repro": None}
+    search = arguments | searched | {"given": options}
     asked = None if model is None else comparing.request(model, search)
     found = reporting.write(reporting.Request(out, asked, with_model))
     if as_json:

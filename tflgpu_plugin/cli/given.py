@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.harness.inputs import BadInput, Given
+from tflgpu_plugin.harness.inputs import BadInput, Given, loaded
 
 
 def inputs(arguments: Mapping[str, Any]) -> Given:
@@ -20,6 +20,13 @@ def options(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Returns the plugin's options, with the adapter if one is named."""
     adapter = arguments["adapter"]
     return {**arguments["given"], **({} if adapter is None else {"adapter": adapter})}
+
+
+def all_shapes(arguments: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of inputs (`shared.shaped`), those of given values included. Raises
+    BadInput."""
+    values = {name: loaded(path).shape for name, path in files(arguments["files"]).items()}
+    return shapes(arguments["shapes"]) | values
 
 
 def files(given: Iterable[str]) -> dict[str, Path]:

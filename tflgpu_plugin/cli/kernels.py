@@ -103,13 +103,19 @@ class Kernels:
             yield kernel.wgsl
 
 
-def planned(path: Path, options: Mapping[str, str], host: str | None = None) -> Kernels:
-    """Prepares the model in a host and returns its plans. Raises ValueError or RuntimeError with a
-    sentence, also without an adapter, and when no node runs on the GPU."""
+def planned(
+    path: Path,
+    options: Mapping[str, str],
+    host: str | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Kernels:
+    """Prepares the model in a host, with these shapes of inputs, and returns its plans. Raises
+    ValueError or RuntimeError with a sentence, also without an adapter, and when no node runs on
+    the GPU."""
     info = adapter.select(parse(options).adapter)
     kernels: dict[str, Kernel] = {}
     with engine.watch() as built:
-        found = check.check(path, options, host)
+        found = check.check(path, options, host, shapes)
         partitions = tuple(
             PartitionLaunches(number, tuple(_launches(partition, instance, kernels)))
             for number, partition, instance in placed(built, found.report)

@@ -82,15 +82,13 @@ def scaled(mean: float, std: float) -> Callable[[F], F]:
     return lambda command: mean_option(std_option(command))
 
 
-shape_option = click.option(
+_inputs = click.option(
+    "--input", "files", multiple=True, metavar="NAME=FILE.npy", help="An input's values."
+)
+_shapes = click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=1x512", help="An input's shape."
 )
-_INPUTS: tuple[Callable[[Any], Any], ...] = (
-    click.option("--input", "files", multiple=True, metavar="NAME=FILE.npy",
-                 help="An input's values."),
-    shape_option,
-    click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs."),
-)  # fmt: skip
+_seed = click.option("--seed", default=0, type=click.IntRange(min=0), help="Of all other inputs.")
 _image = click.option("--image", type=existing, help="A picture for the model.")
 _rtol = click.option(
     "--rtol",
@@ -103,9 +101,12 @@ _rtol = click.option(
 def fed(command: F, mean: float = 0.0, std: float = 1.0) -> F:
     """Adds the options of commands that run a model on given inputs (see `given.inputs`), with
     these defaults for the scale of pictures."""
-    for option in reversed(_INPUTS):
-        command = option(command)
-    return _image(scaled(mean, std)(command))
+    return _image(scaled(mean, std)(shaped(_seed(command))))
+
+
+def shaped(command: F) -> F:
+    """Adds the options for the shapes of inputs (see `given.all_shapes`)."""
+    return _inputs(_shapes(command))
 
 
 def compared(command: F) -> F:

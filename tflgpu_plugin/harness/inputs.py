@@ -97,6 +97,14 @@ def _fitting(name: str, wanted: tuple[int, ...], detail: dict[str, Any]) -> list
 
 def _loaded(path: Path, dtype: np.dtype[Any]) -> Array:
     """Returns the array of a .npy file. Raises BadInput, also for another type."""
+    array = loaded(path)
+    if array.dtype != dtype:
+        raise BadInput(f"{path} holds {array.dtype}, and the input takes {dtype}.")
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def loaded(path: Path) -> Array:
+    """Returns the array of a .npy file. Raises BadInput."""
     file = io.BytesIO(content(path, "input"))
     try:
         array: Array = np.load(file, allow_pickle=False)
@@ -104,9 +112,7 @@ def _loaded(path: Path, dtype: np.dtype[Any]) -> Array:
         raise BadInput(f"{path} is not a .npy file with numbers ({one_line(error)}).") from error
     if not isinstance(array, np.ndarray):
         raise BadInput(f"{path} holds several arrays; give a .npy file with one.")
-    if array.dtype != dtype:
-        raise BadInput(f"{path} holds {array.dtype}, and the input takes {dtype}.")
-    return np.ascontiguousarray(array).reshape(array.shape)
+    return array
 
 
 def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
@@ -129,9 +135,7 @@ def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str
     text = f"{host} does not accept these values: {error}"
     if not shapes:
         return text
-    advice = (
-        "Run it with other shapes in a program of your own, or in `tflgpu compare` with --shape."
-    )
+    advice = "Give others with --shape NAME=1x512, or values with --input NAME=FILE.npy."
     return f"{text.rstrip('. ')}. {shapes_sentence(shapes)} {advice}"
 
 
