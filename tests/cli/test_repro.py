@@ -95,7 +95,7 @@ def test_nothing_is_written_where_nothing_is_wrong(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     result = compare(onnx(tmp_path), "--shape", "x=1x3x8x16", "--repro", folder)
     assert result.exit_code == 0
-    assert f"Nothing was written to {folder}: no node was found wrong." in result.output
+    assert f"No wrong result was found to write to {folder}." in result.output
     assert not folder.exists()
 
 

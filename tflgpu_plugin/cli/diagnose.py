@@ -55,7 +55,7 @@ def compare(model: Path, as_json: bool, **arguments: Any) -> None:
         for line in found.lines():
             console.print(line)
         if arguments["repro"] and not found.repro:
-            console.print(f"Nothing was written to {arguments['repro']}: no node was found wrong.")
+            console.print(f"No wrong result was found to write to {arguments['repro']}.")
     raise SystemExit(FINE if found.comparison.ok else DIFFERS)
 
 
