@@ -30,6 +30,7 @@ from tflgpu_plugin.ir.polynomial import (
     negated,
     plus,
     quotient_limits,
+    shifted,
     times,
 )
 
@@ -141,6 +142,8 @@ class Extent(_Number):
     # ---- arithmetic
 
     def __add__(self, other: Any) -> Any:
+        if type(other) is int:
+            return Extent(shifted(self.terms, other), self.value + other, self.trace)
         if (value := _value(other)) is None:
             return self.fix() + other
         return self.trace.made(plus(self.terms, terms_of(other)), self.value + value)
@@ -160,13 +163,17 @@ class Extent(_Number):
         return -self + other
 
     def __mul__(self, other: Any) -> Any:
-        if type(other) is int and other == 1:
-            return self
+        if type(other) is int:
+            return self._scaled(other)
         if (value := _value(other)) is None:
             return self.fix() * other
         return self.trace.made(times(self.terms, terms_of(other)), self.value * value)
 
     __rmul__ = __mul__
+
+    def _scaled(self, by: int) -> int:
+        terms = tuple([(atoms, by * c) for atoms, c in self.terms])
+        return Extent(terms, by * self.value, self.trace) if by else 0
 
     def __floordiv__(self, other: Any) -> Any:
         known = _value(other) is not None
@@ -235,7 +242,7 @@ class Extent(_Number):
     def __eq__(self, other: object) -> bool:
         if (value := _value(other)) is None:
             return False if other is None else bool(self.fix() == other)
-        terms = plus(self.terms, negated(terms_of(other)))
+        terms = _difference(self, other)
         return self.trace.holds("eq", terms, self.value - value) if terms else True
 
     def __ne__(self, other: object) -> bool:
@@ -244,13 +251,13 @@ class Extent(_Number):
     def __ge__(self, other: Any) -> bool:
         if (value := _value(other)) is None:
             return bool(self.fix() >= other)
-        terms = plus(self.terms, negated(terms_of(other)))
+        terms = _difference(self, other)
         return self.trace.holds("ge", terms, self.value - value) if terms else True
 
     def __le__(self, other: Any) -> bool:
         if (value := _value(other)) is None:
             return bool(self.fix() <= other)
-        terms = plus(negated(self.terms), terms_of(other))
+        terms = negated(_difference(self, other))
         return self.trace.holds("ge", terms, value - self.value) if terms else True
 
     def __gt__(self, other: Any) -> bool:
@@ -298,6 +305,13 @@ def _value(number: Any) -> int | None:
     if isinstance(number, Extent):
         return number.value
     return int(number) if isinstance(number, int) or hasattr(number, "__index__") else None
+
+
+def _difference(a: Extent, b: Any) -> Terms:
+    """Returns a - b as a polynomial."""
+    if type(b) is int:
+        return shifted(a.terms, -b)
+    return plus(a.terms, negated(terms_of(b)))
 
 
 def terms_of(number: Any) -> Terms:

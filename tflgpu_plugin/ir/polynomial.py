@@ -40,14 +40,14 @@ def plus(a: Terms, b: Terms) -> Terms:
     if not b:
         return a
     if len(b) == 1 and not b[0][0]:
-        return _shifted(a, b[0][1])
+        return shifted(a, b[0][1])
     found = dict(a)
     for atoms, c in b:
         found[atoms] = found.get(atoms, 0) + c
     return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
 
 
-def _shifted(terms: Terms, number: int) -> Terms:
+def shifted(terms: Terms, number: int) -> Terms:
     """Returns terms + number: the constant term is the first."""
     if terms and not terms[0][0]:
         number, terms = number + terms[0][1], terms[1:]
@@ -68,7 +68,7 @@ def times(a: Terms, b: Terms) -> Terms:
 
 def negated(terms: Terms) -> Terms:
     """Returns -terms."""
-    return tuple((atoms, -c) for atoms, c in terms)
+    return tuple([(atoms, -c) for atoms, c in terms])
 
 
 def least(terms: Terms, atoms: Sequence[Atom]) -> int | None:
