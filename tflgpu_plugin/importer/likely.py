@@ -52,10 +52,6 @@ def _axes(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
     return next(fitting, chosen[0])
 
 
-def _order(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
-    return range(count)
-
-
 def _along(shape: Shape, axes: Sequence[int], rank: int) -> Shape:
     """Returns the shape with these axes added, removed, or reduced to one element."""
     if rank > len(shape):
@@ -138,7 +134,6 @@ LIKELY: Mapping[str, Likely] = {
     "first": _first,
     "length": _same(-1),
     "limit": _limit,
-    "order": _order,
     "paddings": _same(0),
     "pads": _same(0),
     "repeats": _ratio,

@@ -12,6 +12,7 @@ import pytest
 
 import tflgpu_plugin
 from conformance import host as hosts
+from conformance.cases import seeded
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, places
 from tflgpu_plugin import engine
@@ -94,6 +95,10 @@ CASES = {
     "strided slice": Case(
         "STRIDED_SLICE", lambda k: [ints(k % 5, k % 7 - 20), ints(8 + k % 9, 24 + k % 11)], 6,
         held=[ints(1, 1)], options="StridedSliceOptions",
+    ),
+    "steps": Case(
+        "STRIDED_SLICE", lambda k: [ints(0, k), ints(20, 30), ints(1 + k % 3, 1)], 12,
+        options="StridedSliceOptions",
     ),
     "row": Case(
         "STRIDED_SLICE", lambda k: [ints(k), ints(k + 1)], 3, held=[ints(1)], rank=1,
@@ -287,6 +292,7 @@ def two_parts(between: str) -> bytes:
     return model.to_bytes()
 
 
+@pytest.mark.usefixtures("resolver")
 @pytest.mark.parametrize("left", ["", "SIN", "EXP"])
 def test_partitions_pass_on_tensors_of_changing_shapes(host: str, left: str) -> None:
     """The node in the middle, or the last one, may be on the CPU."""
@@ -314,6 +320,7 @@ def test_a_value_is_computed_with_too(host: str) -> None:
     assert sum(on_device for on_device, _, _ in runs(made)) >= 6
 
 
+@pytest.mark.usefixtures("resolver")
 def test_shapes_and_values_change_in_turn(host: str) -> None:
     """Between allocation and run, outputs that depend on no value have their shapes."""
     model = Model()
@@ -366,3 +373,25 @@ def test_a_cache_directory_keeps_plans_for_values(
             assert_same(interpreter, model, host, case.feed(run))
         assert runs(made) == {(RUNS, 0, 0)} and bool(planned) != again
         del interpreter, made
+
+
+def test_variables_beside_values(host: str) -> None:
+    """The state goes on when values change."""
+    model = Model()
+    x, count = model.input("x", (2, 5)), model.input("count", (1,), "i32")
+    state = model.variable("state", (2, 24))
+    weights = [seeded(6, 5), seeded(6, 4, seed=2)]
+    layer = model.op(
+        "SVDF", [x, *map(model.constant, weights), None, state], "SVDFOptions",
+        {"rank": 3, "fusedActivationFunction": "NONE"}, shape=(2, 2),
+    )  # fmt: skip
+    model.output(*added(model, "TANH", [cut(model, layer, count)], 2), layer)
+    data = model.to_bytes()
+    interpreter, made = on_gpu(data, host)
+    other = hosts.interpreter(data, host, "reference")
+    other.allocate_tensors()
+    for run, rows in enumerate((1, 2, 1, 2, 2, 1)):
+        feed = [X[run : run + 2, :5], ints(rows)]
+        (_, ours), (_, theirs) = (hosts.invoke(one, [feed])[0] for one in (interpreter, other))
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert set(places(made).values()) == {"gpu"} and runs(made) == {(6, 0, 0)}
