@@ -73,6 +73,18 @@ def test_every_command_has_json_and_help() -> None:
         assert command.help, words
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands(shell: str) -> None:
+    """The page has the line that enables it in each shell."""
+    given = {"_TFLGPU_COMPLETE": f"{shell}_complete", "COMP_WORDS": "tflgpu cache cl",
+             "COMP_CWORD": "cl" if shell == "fish" else "2"}  # fmt: skip
+    command = [sys.executable, "-m", "tflgpu_plugin.cli"]
+    done = subprocess.run(command, env=os.environ | given, capture_output=True, text=True)
+    assert "clear" in done.stdout and "info" not in done.stdout and done.stderr == ""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "commands.md").read_text()
+    assert f"_TFLGPU_COMPLETE={shell}_source tflgpu" in page
+
+
 def test_help_lists_whole_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     text = " ".join(invoke("--help").stdout.split())
     for words, command in commands():

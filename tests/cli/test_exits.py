@@ -192,7 +192,7 @@ def test_whatever_is_raised_is_a_sentence(
 
     homes = {
         "check": "cli.check.check", "bench": "cli.bench.bench", "kernels": "cli.kernels.planned",
-        "profile": "cli.profile.profiled", "demo": "runtime.adapter.select", "run": "batch.run.run",
+        "profile": "cli.profile.profiled", "demo": "demo.run", "run": "batch.run.run",
         "info": "cli.doctor.examine",
     }  # fmt: skip
     monkeypatch.setattr(f"tflgpu_plugin.{homes[command]}", fail)
