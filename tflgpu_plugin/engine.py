@@ -164,16 +164,11 @@ class Partition:
             self.entry = self.cache.entry(graph, self.target, self._known)
             if kept := self._kept(self.entry, graph):
                 return kept
-        from tflgpu_plugin.compile import compiler  # a start from the cache needs none
-
         if self.tuned and first:
             from tflgpu_plugin.compile import tuning  # imported late: few callers use it
 
             self.target = tuning.best(graph, self.device, self.target)
-        try:
-            plan = compiler.compile(graph, self.target)
-        except Unsupported as refused:
-            raise BuildError(refused.nodes, refused.sentence) from refused
+        plan = compiled(graph, self.target)
         instance = self._built(plan)
         if extra is not None:
             self.store(plan, extra)
@@ -206,6 +201,16 @@ class Partition:
         except native.NativeError as error:
             sentence = f"The device could not build this partition: {error}"
             raise BuildError.of(self.nodes, _build_code(error), sentence) from error
+
+
+def compiled(graph: Graph, target: Target) -> Plan:
+    """Returns the plan of a partition. Raises BuildError."""
+    from tflgpu_plugin.compile import compiler  # a start from the cache needs none
+
+    try:
+        return compiler.compile(graph, target)
+    except Unsupported as refused:
+        raise BuildError(refused.nodes, refused.sentence) from refused
 
 
 def labels(graph: Graph, plan: Plan) -> str:
@@ -312,11 +317,13 @@ def watch(
 @dataclass
 class Claim:
     """The result of `claim`: partitions, and by node id the reason why each other node is in
-    none."""
+    none. `assumed` are the groups of nodes that would be partitions on an adapter that is only
+    assumed, each with another sentence that says so."""
 
     partitions: list[Partition]
     refusals: dict[int, Refusal]
     adapter: AdapterInfo
+    assumed: Mapping[tuple[int, ...], Refusal] = field(default_factory=dict)
 
 
 def claim(
@@ -350,6 +357,8 @@ def claim(
         more = partition_rules.placed(parted) or _build_all(
             parted.parts, device, built, options, cache
         )
+        if not more and device.assumed:
+            return _assumed(parted.parts, refused, device.info)
         if not more:
             partitions = [built[key] for key in parted.parts]
             for part in partitions:
@@ -395,11 +404,26 @@ def _build_all(
     for group, part in parts.items():
         if group not in built or built[group].graph.outputs != part.outputs:
             try:
+                if device.assumed:
+                    compiled(part, target_of(device, options))
+                    continue
                 given = group, part, device, options.sustained, cache, options
                 built[group] = Partition(*given)
             except BuildError as error:
                 return dict.fromkeys(_blamed(part, error) or group, error.sentence)
     return {}
+
+
+def _assumed(
+    parts: Iterable[tuple[int, ...]], refused: Mapping[int, Refusal], info: AdapterInfo
+) -> Claim:
+    """Returns a claim without partitions for an adapter of which only the limits are known."""
+    groups = {
+        group: Refusal("device.assumed", f"It would be in partition {number}.")
+        for number, group in enumerate(parts, 1)
+    }
+    nodes = {node: reason for group, reason in groups.items() for node in group}
+    return Claim([], {**refused, **nodes}, info, groups)
 
 
 def _blamed(part: Graph, error: BuildError) -> list[int]:

@@ -124,6 +124,8 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
     for partition in claim.partitions:
         level.placed.append(_placed(partition, grouping, session.export))
     reasons = _reasons(reading, claim.refusals)
+    for group, reason in claim.assumed.items():
+        reasons |= dict.fromkeys(grouping.members[frozenset(group)], reason)
     inside = {node for one in level.placed for node in one.nodes}
     for node in taken.nodes:
         if node.id not in inside and node.id not in reasons:

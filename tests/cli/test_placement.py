@@ -11,11 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.support import onnx_models, small_models
+from tests.support.subprocesses import run_python
+from tflgpu_plugin.cli import check as checker
 from tflgpu_plugin.cli.check import Check, annotated
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, PartitionReport, Report
 from tflgpu_plugin.harness import hosts, onnx, protobuf
 from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.runtime import adapter as devices
 
 needs_onnx = pytest.mark.skipif(bool(onnx.missing()), reason="it is about ONNX Runtime")
 needs_tflite = pytest.mark.skipif(not hosts.installed(), reason="it is about a TFLite host")
@@ -164,3 +167,79 @@ def test_an_annotated_model_still_runs(tmp_path: Path) -> None:
     x = {"x": np.array([[-1, 2, -3], [4, -5, 6]], np.float32)}
     before, after = (onnx.session(onnx.read(one)).run(None, x)[0] for one in (path, out))
     assert np.array_equal(before, after)
+
+
+ASSUMED = """
+import json
+from click.testing import CliRunner
+from tflgpu_plugin.cli.commands import main
+found = []
+for limits in LIMITS:
+    words = ["check", MODEL, "-o", "force=1", "-o", "exclude=Mul", "--json"]
+    result = CliRunner().invoke(main, [*words, "--assume-limits", limits])
+    assert result.exit_code == 0, result.output
+    found.append(json.loads(result.stdout))
+print(json.dumps(found))
+"""
+
+
+def assumed(path: Path, *limits: str) -> list[Any]:
+    """Returns checks in a process without any driver."""
+    drivers = {"VK_ICD_FILENAMES": "/none", "VK_DRIVER_FILES": "/none"}
+    done = run_python(f"MODEL, LIMITS = {str(path)!r}, {limits!r}{ASSUMED}", **drivers)
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def adapter(**limits: Any) -> dict[str, Any]:
+    one = {"name": "Small", "vendor": "amd", "driver": "1", "backend": "Vulkan", "kind": "discrete"}
+    return one | {"features": ["subgroup", "of tomorrow"], "limits": limits}
+
+
+@pytest.mark.parametrize("kind", ["tflite", "onnx"])
+def test_limits_are_assumed_without_an_adapter(kind: str, tmp_path: Path) -> None:
+    """No tensor fits an adapter that binds 4 bytes."""
+    if reason := onnx.missing() if kind == "onnx" else "" if hosts.installed() else "no host":
+        pytest.skip(reason)
+    path, small = tmp_path / f"m.{kind}", tmp_path / "small.json"
+    path.write_bytes(model() if kind == "onnx" else small_models.two_partitions())
+    limits = {"max-storage-buffer-binding-size": 4}
+    small.write_text(json.dumps({"adapters": [adapter(**limits), adapter()]}))
+    usual, none = assumed(path, "default", str(small))
+    report = usual["report"]
+    gpu = [node["id"] for node in report["nodes"] if node["where"] == "gpu"]
+    assert gpu and sorted(gpu) == sorted(n for p in report["partitions"] for n in p["nodes"])
+    assert [p["number"] for p in report["partitions"]] == [1] if kind == "onnx" else [1, 2]
+    assert report["adapter"]["name"] == "WebGPU's default limits"
+    assert not none["report"]["totals"]["gpu"] and not none["report"]["partitions"]
+    assert none["report"]["adapter"]["name"] == "Small"
+    codes = {node["refusal_code"] for node in none["report"]["nodes"]}
+    assert "device.limit" in codes and "device.assumed" not in codes
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", "nothing", '{"adapters": []}', '"adapters"'])
+def test_files_without_limits(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "limits.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match="has no adapter as `tflgpu info --json` prints it"):
+        checker.assumed(str(path))
+    with pytest.raises(BadInput, match="cannot be read"):
+        checker.assumed(str(tmp_path / "absent"))
+
+
+def test_an_adapter_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "limits.json"
+    path.write_text(json.dumps(adapter(**{"max-buffer-size": 7})))
+    info = checker.assumed(str(path))
+    assert (info.name, info.vendor, info.driver, info.kind) == ("Small", "amd", "1", "discrete")
+    assert info.features == ("subgroup",) and info.limit("max-buffer-size", 0) == 7
+
+
+@pytest.mark.adapter
+def test_an_adapter_is_assumed_for_a_while() -> None:
+    before = devices.adapters()
+    info = checker.assumed("default")
+    with devices.assumed(info):
+        assert devices.adapters() == [info]
+        assert devices.open_device(info).assumed
+    assert devices.adapters() == before and not devices.open_device(before[0]).assumed

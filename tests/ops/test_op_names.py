@@ -33,6 +33,7 @@ HOSTS_TABLES = {
 ADDED_BY = {f"tflgpu_plugin.importer.{name}" for name in ("arithmetic", "builder", "building")}
 # Words of other things than ops.
 WORDS = {
+    "tflgpu_plugin.cli.commands": {"mean"},  # an option
     "tflgpu_plugin.cli.given": {"mean"},  # an option
     "tflgpu_plugin.cli.run": {"mean"},  # an option
     "tflgpu_plugin.compile.tuning": {"tile"},  # settings of kernels

@@ -8,8 +8,8 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,11 +18,22 @@ import click
 import tflgpu_plugin
 from tflgpu_plugin import engine
 from tflgpu_plugin.cli.shared import megabytes
-from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, Report, many
+from tflgpu_plugin.frontend.reports import (
+    CPU,
+    GPU,
+    MemoryReport,
+    NodeReport,
+    PartitionReport,
+    Report,
+    many,
+)
 from tflgpu_plugin.harness import hosts, inputs, onnx, protobuf, subjects
 from tflgpu_plugin.options import parse
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.device import AdapterInfo, feature_numbers
 
 # Prefixes of lines about options, not about the model.
+ASSUMED = "device.assumed"
 CONSTANT = "Constant"  # a node that onnxruntime turns into an initializer
 ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be stored in ")
 
@@ -94,7 +105,7 @@ def check(
             onnx_model, chosen = fixed_onnx.model, dict(fixed_onnx.chosen_shapes)
         with _quiet():
             report = onnx.report(onnx.session(onnx_model, options, optimized))
-        return Check(path.name, onnx.host(), report, "", chosen)
+        return Check(path.name, onnx.host(), on_assumed(report), "", chosen)
     host, problem = hosts.host(host_name), ""
     model = inputs.model(path)
     engine.judge(parse(options))
@@ -110,7 +121,48 @@ def check(
             problem = str(lacking)
         report = tflgpu_plugin.report(delegate)
     del interpreter
-    return Check(path.name, host.title, report, problem, chosen)
+    return Check(path.name, host.title, on_assumed(report), problem, chosen)
+
+
+def assumed(text: str) -> AdapterInfo:
+    """Returns the adapter to assume: "default" has what every WebGPU adapter has; a file is the
+    output of `tflgpu info --json`, or one of the adapters in it. Raises BadInput."""
+    if text == "default":
+        return AdapterInfo("WebGPU's default limits", "unknown", "", "Vulkan", "other", 0, 0)
+    try:
+        found = json.loads(inputs.content(Path(text), "file of limits"))
+        one = found["adapters"][0] if "adapters" in found else found
+        name, vendor, driver, backend, kind = (
+            str(one[key]) for key in ("name", "vendor", "driver", "backend", "kind")
+        )
+        limits = tuple((str(key), int(value)) for key, value in one["limits"].items())
+        features = tuple(key for key in one["features"] if key in feature_numbers())
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise inputs.BadInput(
+            f"{text} has no adapter as `tflgpu info --json` prints it ({inputs.one_line(error)})."
+        ) from error
+    return AdapterInfo(name, vendor, driver, backend, kind, 0, 0, features, limits)
+
+
+def on(limits: str | None) -> AbstractContextManager[None]:
+    """Returns a context with an assumed adapter, if one is named. Raises BadInput."""
+    return nullcontext() if limits is None else adapter.assumed(assumed(limits))
+
+
+def on_assumed(report: Report) -> Report:
+    """Returns the report as it would be if nodes had been claimed for an assumed adapter."""
+    groups: dict[tuple[int, str], list[int]] = {}
+    for node in report.nodes:
+        if node.refusal_code == ASSUMED:
+            groups.setdefault((node.graph, node.reason or ""), []).append(node.id)
+    if not groups:
+        return report
+    partitions = [
+        PartitionReport(k, tuple(ids), False, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, MemoryReport(), graph)
+        for k, ((graph, _), ids) in enumerate(groups.items(), 1)
+    ]
+    nodes = (n.placed(GPU) if n.refusal_code == ASSUMED else n for n in report.nodes)
+    return replace(report, nodes=tuple(nodes), partitions=tuple(partitions))
 
 
 def annotated(path: Path, report: Report) -> bytes:
@@ -149,6 +201,9 @@ def lines(found: Check) -> list[str]:
     count, partitions = report.count(GPU), many(len(report.partitions), "partition")
     text.append(f"{count} of {len(report.nodes)} nodes run on the GPU, in {partitions}")
     for one in report.partitions:
+        if not one.memory.total:  # of an assumed adapter
+            text.append(f"  partition {one.number}: {many(len(one.nodes), 'node')}")
+            continue
         sizes = f"weights {megabytes(one.weight_bytes)}, tensors {megabytes(one.pool_bytes)}"
         text.append(f"  partition {one.number}: {many(len(one.nodes), 'node')}, {sizes}")
     if count < len(report.nodes):

@@ -79,20 +79,25 @@ def _show_info(found: Any) -> None:
 @click.option("--annotate", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.onnx",
               help="Write a copy of an ONNX model with the place of each node as metadata, which "
               "Netron shows; without onnxruntime's own optimizations.")  # fmt: skip
+@click.option("--assume-limits", "limits", metavar="default|FILE",
+              help="Check for another adapter, by WebGPU's default limits or those in the output "
+              "of `tflgpu info --json`. None needs to be here.")  # fmt: skip
 @shaped
 @adapter_option
 @prepared
 @as_json
 def check(
-    model: Path, require: str | None, annotate: Path | None, as_json: bool, **arguments: Any
-) -> None:
+    model: Path, require: str | None, annotate: Path | None, limits: str | None, as_json: bool,
+    **arguments: Any,
+) -> None:  # fmt: skip
     """Show which nodes of MODEL run on the GPU, in which partitions, and why the others do not."""
     from tflgpu_plugin.cli import check as checker, given
 
     if annotate and model.suffix.lower() != ".onnx":
         raise click.UsageError("--annotate is for ONNX models.")
     shapes, options = given.all_shapes(arguments), given.options(arguments)
-    found = checker.check(model, options, arguments["host"], shapes, not annotate)
+    with checker.on(limits):
+        found = checker.check(model, options, arguments["host"], shapes, not annotate)
     lacks = found.lacks(require) if require else ""
     if annotate:
         annotate.write_bytes(checker.annotated(model, found.report))

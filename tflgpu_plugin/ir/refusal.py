@@ -70,6 +70,7 @@ CODES: Mapping[str, str] = {
     # The device, and the rest.
     "device.missing": "No adapter can be used.",
     "device.limit": "A limit of the adapter or of its driver.",
+    "device.assumed": "The node would run on the GPU, of which only the limits are known.",
     "device.build_failed": "The driver could not build a kernel or the partition.",
     "device.wrong_result": "The op, or each form that could compute it, is known to give wrong "
     "results on this driver.",

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -59,7 +60,20 @@ def adapters() -> list[AdapterInfo]:
     """Returns all usable adapters, the best first (discrete, integrated, other, software; Vulkan
     before other backends of the same adapter)."""
     with native.busy():
-        return list(_adapters())
+        return _assumed.values() or list(_adapters())
+
+
+@contextmanager
+def assumed(info: AdapterInfo) -> Iterator[None]:
+    """Makes this adapter, of which only features and limits are known, the only one meanwhile.
+    Nodes are judged and compiled for it; none is claimed."""
+    _devices.put(info, Device(info, None, _limited(info, frozenset(info.features))))
+    _assumed.put(info, info)
+    try:
+        yield
+    finally:
+        _assumed.pop(info)
+        _devices.pop(info)
 
 
 def select(wanted: str | int | None = None) -> AdapterInfo:
@@ -93,6 +107,8 @@ def open_device(info: AdapterInfo) -> Device:
     where it cannot be opened."""
     with native.busy(), _opening:
         device = _devices.get(info)
+        if device is not None and device.assumed:
+            return device
         if device is None or native.lib.tg_device_is_lost(device.handle):
             device = _open(info)
             _devices.put(info, device)
@@ -109,6 +125,7 @@ def _enumerate() -> list[AdapterInfo]:
 
 
 _adapters = Single(_enumerate)
+_assumed: Registry[AdapterInfo, AdapterInfo] = Registry()  # takes the place of those that are there
 _devices: Registry[AdapterInfo, Device] = Registry()  # the open device of each adapter
 _opening = threads.RLock()  # held by the thread that opens a device
 
@@ -161,6 +178,17 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
     # investigate a defective driver).
     use = "subgroup" in features and not os.environ.get("TFLGPU_NO_SUBGROUPS")
     half = "shader-f16" in features and not info.software
+    return replace(
+        _limited(info, features),
+        subgroup_size=selftest.subgroup_size(handle) if use else 0,
+        least_subgroup=selftest.least_subgroup(handle) if use and not info.software else 0,
+        unpacks=selftest.unpacks(handle),
+        # `half` is false on software adapters, which are slower with native float16.
+        native_half=half and selftest.native_half(handle),
+    )
+
+
+def _limited(info: AdapterInfo, features: frozenset[str]) -> Target:
     return Target(
         name=info.name,
         vendor=info.vendor,
@@ -168,11 +196,6 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
         backend=info.backend,
         software=info.software,
         features=features,
-        subgroup_size=selftest.subgroup_size(handle) if use else 0,
-        least_subgroup=selftest.least_subgroup(handle) if use and not info.software else 0,
-        unpacks=selftest.unpacks(handle),
-        # `half` is false on software adapters, which are slower with native float16.
-        native_half=half and selftest.native_half(handle),
         max_storage_buffers=min(8, info.limit("max-storage-buffers-per-shader-stage", 8)),
         max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),
         max_buffer_bytes=info.limit("max-buffer-size", 256 << 20),

@@ -52,6 +52,11 @@ class Device:
     target: Target
     pipelines: Pipelines = field(default_factory=Pipelines)
 
+    @property
+    def assumed(self) -> bool:
+        """Whether only the limits of the adapter are known, so that nothing can be built."""
+        return self.handle is None
+
     def helper(self) -> Callable[[], Any] | None:
         """Returns a function that opens a second device to compile on, where that helps: where the
         driver compiles one kernel at a time per device and has a disk cache, from which the first
