@@ -21,7 +21,8 @@
 #   make exported             run models that today's exporters write; downloads the exporters
 #   make mutants              put small defects into copies of the code and list those that no test sees
 #   make soak                 threads that make models and run new shapes for a minute (ARGS="--seconds 300 --flat")
-#   make sanitize             the same and tests of lifetimes under the thread, address and undefined-behaviour sanitizers
+#   make faults               lose the device, or let a call of wgpu fail, at each call in turn (ARGS="--cases session --step 9")
+#   make sanitize             threads as in soak and tests of lifetimes under the thread, address and undefined-behaviour sanitizers
 #
 # Benchmarks:
 #   make bench                the plugin, the hosts' CPU kernels, ncnn and others in turns
@@ -41,7 +42,7 @@ BIN := .venv/bin
 SOURCES := pyproject.toml startup/tflgpu_startup.py startup/tflgpu_startup.pth $(wildcard tflgpu_plugin/native/*/*.[ch] tflgpu_plugin/native/CMakeLists.txt)
 DEMO := $(if $(MODEL),"$(MODEL)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(LABELS),--labels "$(LABELS)") $(ARGS)
 
-.PHONY: demo test test-rest test-all lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs site clean help
+.PHONY: demo test test-rest test-all lint conformance conformance-settings conformance-cpus conformance-worst exported passes mutants soak faults sanitize bench bench-today gpu-estimates encoder-estimates wheel wheels smoke-aarch64 smoke-windows docs site clean help
 
 demo: .venv/ready
 	@$(BIN)/tflgpu demo $(DEMO)
@@ -81,6 +82,9 @@ mutants: .venv/ready-dev
 
 soak: .venv/ready-dev
 	@LP_NUM_THREADS=0 $(BIN)/python -m tests.support.soak $(ARGS)
+
+faults: .venv/ready-dev
+	@LP_NUM_THREADS=0 $(BIN)/python -m tests.support.faults $(ARGS)
 
 sanitize: .venv/ready-dev
 	@LP_NUM_THREADS=0 $(BIN)/python tools/sanitize.py $(ARGS)

@@ -66,16 +66,42 @@ MUST = {
 }  # fmt: skip
 
 
+LEAST = """
+import tflgpu_plugin
+from tests.support import faults
+from tflgpu_plugin.runtime import adapter
+tflgpu_plugin.register()
+limits = dict(adapter.select(None).limits)
+assert limits["max-buffer-size"] == 1 << 28, limits
+assert limits["max-compute-workgroup-storage-size"] == 1 << 14, limits
+for case in faults.CASES.values():
+    one = case()
+    one.prepare()
+    one.work()
+    one.check_place()
+"""
+
+
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return faulty.build(tmp_path_factory.mktemp("faulty"))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_a_fault_ends_in_an_answer_or_a_sentence(tree: Path, name: str) -> None:
+@pytest.fixture(autouse=True)
+def both_hosts() -> None:
     if not hosts.installed():
         pytest.skip("no TFLite host: pip install -e .[tflite]")
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_fault_ends_in_an_answer_or_a_sentence(tree: Path, name: str) -> None:
     done = run_python(CODE.format(samples=SAMPLES[name]), PYTHONPATH=str(tree))
     assert MUST[name] <= set(done.stdout.splitlines()), done.stdout
+
+
+def test_an_adapter_with_the_least_limits(tree: Path) -> None:
+    """The driver's own limits are larger, and an adapter refuses what exceeds those that its device
+    asked for."""
+    run_python(LEAST, PYTHONPATH=str(tree), TFLGPU_TEST_LIMITS=",".join(faulty.LEAST))

@@ -143,6 +143,16 @@ PUBLIC void tg_test_fail_at(int what, int number, tg_device *device, const char 
 PUBLIC int tg_test_left(void) { return atomic_load(&left); }
 PUBLIC const char *tg_test_hit(void) { return atomic_load(&hit); }
 """
+# The limits that WebGPU guarantees.
+LEAST = (
+    "maxStorageBuffersPerShaderStage=8", "maxStorageBufferBindingSize=134217728",
+    "maxBufferSize=268435456", "maxComputeWorkgroupsPerDimension=65535",
+    "maxComputeInvocationsPerWorkgroup=256", "maxComputeWorkgroupStorageSize=16384",
+    "maxComputeWorkgroupSizeX=256", "maxComputeWorkgroupSizeY=256", "maxComputeWorkgroupSizeZ=64",
+    "maxBindGroups=4", "maxUniformBuffersPerShaderStage=12", "maxUniformBufferBindingSize=65536",
+    "maxBindingsPerBindGroup=1000", "minStorageBufferOffsetAlignment=256",
+    "minUniformBufferOffsetAlignment=256",
+)  # fmt: skip
 KINDS = ("nothing", "loss", "buffer", "shader", "pipeline", "internal", "mapping")
 
 

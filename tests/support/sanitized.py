@@ -40,7 +40,10 @@ CHECKS = {
     "address": Checks(
         ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-O0", "-g"),
         "libasan.so",
-        {"ASAN_OPTIONS": "halt_on_error=1:detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"},
+        {
+            "ASAN_OPTIONS": "halt_on_error=1:detect_leaks=0:allocator_may_return_null=1",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+        },
         f"interceptor_via_fun:{MEANT}\n",
     ),
     "thread": Checks(
