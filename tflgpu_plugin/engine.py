@@ -36,6 +36,7 @@ from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter
 from tflgpu_plugin.runtime.pipelines import PipelineError
 from tflgpu_plugin.runtime.program import Instance, create
+from tflgpu_plugin.runtime.recording import labels
 
 __all__ = [
     "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "NoAdapter", "Partition",
@@ -211,22 +212,6 @@ def compiled(graph: Graph, target: Target) -> Plan:
         return compiler.compile(graph, target)
     except Unsupported as refused:
         raise BuildError(refused.nodes, refused.sentence) from refused
-
-
-def labels(graph: Graph, plan: Plan) -> str:
-    """Returns a line for each launch of a plan: its kernel and the names of the host's nodes that
-    it computes."""
-    names = {
-        source: node.name or f"{node.host_op or node.op} {source}"
-        for node in graph.nodes
-        for source in (node.sources or (node.id,))
-    }
-    lines = (", ".join(dict.fromkeys(names.get(n, str(n)) for n in made.nodes))
-             for made in plan.dispatches)  # fmt: skip
-    return "\n".join(
-        " ".join(f"{made.label}: {line}".split()) if line else made.label
-        for made, line in zip(plan.dispatches, lines, strict=True)
-    )
 
 
 def _build_code(error: BaseException | None) -> str:

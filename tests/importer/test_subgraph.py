@@ -67,10 +67,12 @@ def sized() -> list[Tensor]:
 
 
 def test_a_value_that_was_worked_out_is_no_constant_of_the_model() -> None:
-    """BROADCAST_TO requires that its shape is a constant of the model."""
+    """EXPAND_DIMS requires that its axis is a constant of the model."""
+    tensors = [Tensor("x", (1,)), Tensor("axis", (1,), "i32"), Tensor("v", (1, 3)),
+               Tensor("y", (1, 1, 3))]  # fmt: skip
     nodes = [host_models.node(0, "SHAPE", (0,), (1,)),
-             host_models.node(1, "BROADCAST_TO", (2, 1), (3,))]  # fmt: skip
-    made = found(sized(), nodes, 3)
+             host_models.node(1, "EXPAND_DIMS", (2, 1), (3,))]  # fmt: skip
+    made = found(tensors, nodes, 3)
     assert made.graph.constant(1) is not None
     assert code_of(made.refusals[1]) == "constant.required"
     assert made.graph.nodes[1].op == ""  # it stays with the host

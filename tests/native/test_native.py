@@ -15,7 +15,7 @@ import pytest
 
 from tflgpu_plugin import native, providers
 
-EXPORTS = Path(native.__file__).parent / "core" / "tflgpu.h"
+EXPORTS = [Path(native.__file__).parent / "core" / name for name in ("tflgpu.h", "recorder.h")]
 PLUGIN = {
     "tflite_plugin_create_delegate", "tflite_plugin_destroy_delegate",
     "CreateEpFactories", "ReleaseEpFactory",
@@ -100,7 +100,8 @@ def elf() -> Elf:
 
 
 def declared() -> set[str]:
-    return set(re.findall(r"\b(tg_\w+)\(", EXPORTS.read_text())) - {"tg_abi_version()"}
+    text = "".join(file.read_text() for file in EXPORTS)
+    return set(re.findall(r"\b(tg_\w+)\(", text)) - {"tg_abi_version()"}
 
 
 def test_soname_is_the_name_that_load_delegate_takes(elf: Elf) -> None:

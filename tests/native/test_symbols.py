@@ -16,6 +16,7 @@ from tests.support import native_plans
 from tests.support.fake_host import ARENA, CUSTOM, OK, Host, V, X, Y
 from tests.support.symbolic_plans import ROOM, SHOWN, Tables, copying, counting, plan, wanted
 from tflgpu_plugin import engine, native, providers
+from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Graph, Plan, Target
 from tflgpu_plugin.ir.plan import FORMULAS, GUARDS, WORDS
 from tflgpu_plugin.runtime import adapter
@@ -445,7 +446,11 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
         symbols = made.symbols if n >= LEAST else None
         return replace(made, inputs=inputs, outputs=outputs, symbols=symbols)
 
+    def refused(*_: Any) -> Any:
+        raise Unsupported.of("device.limit", "There are only the plans of this file.")
+
     monkeypatch.setattr(compiler, "compile", compile)
+    monkeypatch.setattr(engine.Partition, "template", refused)
     padded = onnx_models.node("Pad", ["x", "pads"], ["y"])
     pads = {"pads": np.int64([SHOWN, 0])}
     return onnx_models.session(onnx_models.model([padded], {"x": ("n",)}, {"y": ("m",)}, pads))

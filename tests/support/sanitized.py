@@ -21,7 +21,7 @@ INTERCEPTED = re.compile(r"sanitizer_common|lib[atu]+san|/sanitizer/|\.\./\.\./\
 
 
 DECLARED = {  # as in CMakeLists.txt
-    "_declarations": ("core/tflgpu.h", "tflite/abi.h"),
+    "_declarations": ("core/tflgpu.h", "core/recorder.h", "tflite/abi.h"),
     "_declarations_ort": ("ort/abi.h",),
 }
 

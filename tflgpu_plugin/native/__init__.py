@@ -61,7 +61,7 @@ def in_code_page(path: Path) -> Path:
 
 
 def declarations() -> Any:
-    """Returns the cffi interface of core/tflgpu.h and tflite/abi.h, without the library."""
+    """Returns the cffi interface of the headers in core and tflite/abi.h, without the library."""
     return interface("_declarations")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tflgpu_plugin import native
+from tflgpu_plugin.ir import Graph, Plan
 
 
 @dataclass(frozen=True)
@@ -64,3 +65,19 @@ def _run(run: Any) -> Run:
     labels = native.ffi.string(run.labels).decode(errors="replace").split("\n")
     return Run(run.partition, run.start, run.submitted, run.finished, run.end, timestamps,
                tuple(labels))  # fmt: skip
+
+
+def labels(graph: Graph, plan: Plan) -> str:
+    """Returns a line for each launch of a plan: its kernel and the names of the host's nodes that
+    it computes."""
+    names = {
+        source: node.name or f"{node.host_op or node.op} {source}"
+        for node in graph.nodes
+        for source in (node.sources or (node.id,))
+    }
+    lines = (", ".join(dict.fromkeys(names.get(n, str(n)) for n in made.nodes))
+             for made in plan.dispatches)  # fmt: skip
+    return "\n".join(
+        " ".join(f"{made.label}: {line}".split()) if line else made.label
+        for made, line in zip(plan.dispatches, lines, strict=True)
+    )

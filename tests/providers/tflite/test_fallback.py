@@ -22,6 +22,7 @@ from tflgpu_plugin.providers.tflite.delegates import Placed
 
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
 PLANTED = "This is planted."
+PLANNING = ("build", "planned", "template")  # methods of Partition
 
 
 def counted(made: Any) -> tuple[int, int, int]:
@@ -62,7 +63,8 @@ def test_a_build_that_fails_is_a_run_on_the_kernels_of_the_host(
     same(interpreter, model, host)
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Partition, "planned", planted)
+        for function in ("planned", "template"):
+            patch.setattr(engine.Partition, function, planted)
         resize(interpreter, (2, 6, 5, 3))
         for seed in range(3):
             same(interpreter, model, host, seed)
@@ -82,7 +84,7 @@ def test_a_build_that_fails_is_a_run_on_the_kernels_of_the_host(
 def test_shapes_that_are_known_without_a_plan(
     host: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compared(host, name, monkeypatch, {"build": refuse, "planned": refuse})
+    compared(host, name, monkeypatch, dict.fromkeys(PLANNING, refuse))
 
 
 @pytest.mark.parametrize("name", shape_models.RESIZED)
@@ -91,7 +93,7 @@ def test_shapes_come_from_the_kernels_of_the_host(
 ) -> None:
     """This includes shapes that are only known after a run."""
     monkeypatch.setattr(Placed, "reshaped", unless(Placed.reshaped))
-    compared(host, name, monkeypatch, {"build": refuse, "planned": refuse})
+    compared(host, name, monkeypatch, dict.fromkeys(PLANNING, refuse))
 
 
 def unless(reshaped: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,17 +135,21 @@ def test_one_of_two_partitions(host: str, place: int, monkeypatch: pytest.Monkey
     model = small_models.two_partitions()
     interpreter, made = gpu(model, host)
     chosen = [one.key for one in tflgpu_plugin.report(made).partitions][place]
-    build = engine.Partition.build
 
-    def chosen_is_refused(self: engine.Partition, graph: Graph, *more: Any) -> Any:
-        if self.number == chosen:
-            raise BuildError((), PLANTED)
-        return build(self, graph, *more)
+    def unless_chosen(usual: Callable[..., Any]) -> Callable[..., Any]:
+        def planned(self: engine.Partition, graph: Graph, *more: Any) -> Any:
+            if self.number == chosen:
+                raise BuildError((), PLANTED)
+            return usual(self, graph, *more)
+
+        return planned
 
     same(interpreter, model, host)
     shape = tuple(int(n) for n in interpreter.get_input_details()[0]["shape"])
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Partition, "build", chosen_is_refused)
+        for function in ("build", "template"):
+            usual = getattr(engine.Partition, function)
+            patch.setattr(engine.Partition, function, unless_chosen(usual))
         resize(interpreter, (2, *shape[1:]))
         before = counted(made)  # a host may have made new kernels
         for seed in range(2):

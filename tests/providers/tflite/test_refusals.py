@@ -74,7 +74,7 @@ def test_a_defect_while_building_leaves_the_partition_on_the_cpu(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TFLGPU_DEBUG", raising=False)
-    monkeypatch.setattr(engine, "Instance", lambda program: 1 / 0)
+    monkeypatch.setattr(engine, "Instance", lambda *_: 1 / 0)
     interpreter, made = gpu(small_models.guide(), host, exclude="SQUARED_DIFFERENCE")
     first, _, last = tflgpu_plugin.report(made).nodes
     assert "Building failed inside this plugin: ZeroDivisionError" in (first.reason or "")

@@ -17,6 +17,7 @@
 
 #pragma GCC visibility push(default)
 #include "core/tflgpu.h"
+#include "core/recorder.h"
 #pragma GCC visibility pop
 
 _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, "the hosts' layouts are known for 64-bit systems only");
@@ -380,11 +381,6 @@ typedef struct tgi_ports {
   bool keeps_states;               /* states stay on the device after the run; those with host memory are uploaded before it */
 } tgi_ports;
 
-typedef struct tgi_traffic {
-  uint64_t uploaded, downloaded, copied, nanoseconds;
-  uint64_t start, submitted, finished;   /* see tg_recorded */
-} tgi_traffic;
-
 /* Writes one view for each binding of a step. */
 void tgi_step_views(const tg_replay *replay, const tgi_step *step, tgi_view *views);
 void tgi_bindings_release(tg_replay *replay);
@@ -392,8 +388,6 @@ bool tgi_is_mappable(const tgi_slot *slot, WGPUMapMode mode);   /* whether the b
 bool tgi_can_map(const tgi_slot *slot, WGPUMapMode mode);       /* whether it can be mapped now: it is mappable and has bytes */
 /* Unmaps the buffers that the last run left mapped, because wgpu refuses mapped buffers in a submission; with both locks held. */
 void tgi_unmap_ports(tg_replay *replay);
-int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
-                   tgi_traffic *traffic, tg_error *err);
 void tgi_count_time(uint64_t passed);                           /* adds to tg_run_nanoseconds */
 /* Changes a replay to the shapes of a setting; with the run lock held. */
 int tgi_reshape(tg_replay *replay, const tgi_setting *setting, tg_error *err);

@@ -2,7 +2,7 @@
 #ifndef TFLGPU_INTERNAL_PLANS_H
 #define TFLGPU_INTERNAL_PLANS_H
 
-#include "core/internal.h"
+#include "core/run.h"
 #include "core/tensors.h"
 
 /* A plan for one set of input shapes. It stays usable after the partition has dropped it. Only members under tgi_lock change. */

@@ -157,12 +157,6 @@ static void count(tgi_run *r, int failed) {
   atomic_store(&replay->last_nanoseconds, r->traffic.nanoseconds);
 }
 
-static atomic_ullong nanoseconds;
-
-void tgi_count_time(uint64_t passed) { atomic_fetch_add(&nanoseconds, passed); }
-
-uint64_t tg_run_nanoseconds(void) { return atomic_load(&nanoseconds); }
-
 int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
                    tgi_traffic *traffic, tg_error *err) {
   static atomic_flag first = ATOMIC_FLAG_INIT;

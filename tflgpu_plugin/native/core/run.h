@@ -4,6 +4,14 @@
 
 #include "core/internal.h"
 
+typedef struct tgi_traffic {
+  uint64_t uploaded, downloaded, copied, nanoseconds;
+  uint64_t start, submitted, finished;   /* see tg_recorded */
+} tgi_traffic;
+
+int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,
+                   tgi_traffic *traffic, tg_error *err);
+
 typedef struct tgi_run {
   tg_replay *replay;
   const tgi_setting *setting;

@@ -38,8 +38,7 @@ int64_t tg_caller_number(void);
  * (tg_take_log). Idempotent. */
 int tg_bind_wgpu(const char *path, tg_error *err);
 
-/* Returns 1 when a loaded library exports LLVM to libraries that are loaded later; 0 without glibc, where these do not
- * conflict. */
+/* Returns 1 when a loaded library exports LLVM to libraries loaded later; 0 without glibc, where these do not conflict. */
 int tg_llvm_is_exported(void);
 /* Opens a Vulkan driver for good and binds all its calls now, before another library can export functions of these names.
  * alone: the driver's own libraries come before those of the process. Errors are left to the Vulkan loader. */
@@ -245,31 +244,8 @@ typedef struct tg_partition_state {
   uint64_t device_inputs;          /* inputs of all runs that came from another partition, on the device */
 } tg_partition_state;
 void tg_partition_get_state(tg_partition *partition, tg_partition_state *out);
-/* The wall time of all runs of partitions in this process and of fetching their results, a sum over threads that run at once. */
-uint64_t tg_run_nanoseconds(void);
 /* The buffers of all plans of these partitions, each counted once. */
 void tg_partitions_get_memory(tg_partition *const *partitions, size_t count, tg_memory *out);
-
-/* ---- recorder.c --------------------------------------------------------------------------------------------- */
-
-/* A run of a partition on the GPU. Times are nanoseconds of tg_now: before the inputs were written, after the commands were
- * submitted, after the device had finished, and after the results were read. timestamps: the device's clock in nanoseconds
- * before the first dispatch and after each (with ends_only, after the last); none where the adapter has no timestamps. */
-typedef struct tg_recorded {
-  int64_t partition;               /* its number */
-  uint64_t start, submitted, finished, end;
-  const uint64_t *timestamps; size_t timestamp_count;
-  const char *labels;              /* see tg_replay_spec */
-  struct tg_recorded *next;
-} tg_recorded;
-
-/* Records runs from its creation until it is stopped. Taking timestamps makes runs slower. */
-typedef struct tg_recorder tg_recorder;
-/* session: the number that create gave an onnxruntime session; 0 for all runs of the process. */
-tg_recorder *tg_recorder_create(int64_t session, uint32_t ends_only, tg_error *err);
-const tg_recorded *tg_recorder_stop(tg_recorder *recorder);       /* returns the runs in order; they live as long as it */
-void tg_recorder_release(tg_recorder *recorder);
-uint64_t tg_now(void);
 
 /* ---- tensors.c ---------------------------------------------------------------------------------------------- */
 
