@@ -7,12 +7,11 @@ hosts with native code) callbacks, records and reports. Hosts use these names th
 from __future__ import annotations
 
 from tflgpu_plugin import log, native, threads
-from tflgpu_plugin.engine import (
-    Claim, Instance, Partition, rebuild_partition, packed, restore_partition, unpacked,
-)  # fmt: skip
+from tflgpu_plugin.engine import Claim, Instance, Partition, rebuild_partition
 from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, Unsupported
 from tflgpu_plugin.frontend import callbacks, messages, stored_shapes
 from tflgpu_plugin.frontend.callers import PerCaller
+from tflgpu_plugin.frontend.compiled_models import packed, restore_partition, unpacked
 from tflgpu_plugin.frontend.records import Client, GraphRecord, PlacedPartition, Records
 from tflgpu_plugin.frontend.reshaping import flat, parted
 from tflgpu_plugin.frontend.reports import (

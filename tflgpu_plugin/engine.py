@@ -7,7 +7,6 @@ that is returned has been built and can run."""
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,11 +14,10 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin import log, native, ops, threads
-from tflgpu_plugin.cache import fingerprint, plan_file, store as plans
+from tflgpu_plugin.cache import fingerprint, store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
@@ -27,7 +25,7 @@ from tflgpu_plugin.importer import partition, partition_rules, rules
 from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.partition_rules import Extraction, Grouping, Parted
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir import Array, Graph, Plan, Refusal, Target, Tensor
+from tflgpu_plugin.ir import Array, Graph, Plan, Refusal, Target
 from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.options import OptionError, Options, meant, names, shown
 from tflgpu_plugin.passes.quant.dequantize import forgotten
@@ -40,7 +38,7 @@ from tflgpu_plugin.runtime.recording import labels
 
 __all__ = [
     "BuildError", "Claim", "Grouping", "ImpossibleShapes", "Instance", "NoAdapter", "Partition",
-    "claim", "judge", "packed", "rebuild_partition", "restore_partition", "unpacked",
+    "claim", "judge", "rebuild_partition", "target_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -226,60 +224,6 @@ def rebuild_partition(
     sentence, or NoAdapter."""
     part = Partition(nodes, graph, adapter.open_device(info), options=options)
     part.graph = forgotten(part.graph)
-    return part
-
-
-def packed(
-    part: Partition, extra: Extra, arrays: Mapping[str, Array], others: Iterable[tuple[Plan, Extra]]
-) -> bytes:
-    """Returns a partition's plan and weights as bytes, together with a JSON value and arrays of the
-    caller's own, and plans for other shapes."""
-    from tflgpu_plugin.compile import compiler
-
-    plan = compiler.compile(part.graph, part.target)  # with the constants' values
-    key, tuning = plans.target_key(part.device.target), part.target.tuning
-    made = {"half": part.target.half, "without": sorted(part.target.without)}
-    stream = io.BytesIO()
-    plan_file.write(stream, plan, key, tuning, None, {**extra, **made}, arrays)
-    data = stream.getvalue()
-    for plan, more in others:
-        before, stream = plan_file.contents(memoryview(data)), io.BytesIO()
-        plan_file.write(stream, plan, key, tuning, before, more)
-        data += stream.getvalue()
-    return data
-
-
-def unpacked(data: bytes, info: AdapterInfo, options: Options) -> tuple[Stored, ...]:
-    """Returns what was given to `packed`. Raises ValueError for other bytes, and for bytes that
-    were packed for another adapter or with a form or an op that the options refuse."""
-    every, device = plan_file.read(memoryview(data)), adapter.open_device(info)
-    found = every[0]
-    if reason := plans.difference(found.key, plans.target_key(device.target)):
-        raise Damaged(reason)
-    used, forms = {each.form for each in found.plan.dispatches}, ops.form_names()
-    for name in sorted(target_of(device, options).without.difference(found.extra["without"])):
-        if name in used or name not in forms:  # ops may be fused into others
-            raise Damaged(f"it may use {name}, which the option without or TFLGPU_WITHOUT refuses")
-    return every
-
-
-def restore_partition(
-    nodes: tuple[int, ...], every: Sequence[Stored], info: AdapterInfo, options: Options
-) -> Partition:
-    """Returns a partition of stored plans, of which the first is built, whose graph is absent: a
-    caller of `build` must provide the graph for other shapes. Raises BuildError with a sentence."""
-    found, plan = every[0], every[0].plan
-    ports = (*plan.inputs, *plan.outputs, *plan.states)
-    tensors = {port.tensor: Tensor(port.name, port.shape, port.dtype) for port in ports}
-    inputs, outputs = (tuple(p.tensor for p in some) for some in (plan.inputs, plan.outputs))
-    graph = Graph(tensors, (), inputs, outputs)
-    options = replace(options, is_precision_loss_allowed=int(found.extra["half"] is True))
-    device, origin = adapter.open_device(info), sha256()
-    for segment in {id(each): each for one in every for each in one.segments}.values():
-        origin.update(segment.body)
-    part = Partition(nodes, graph, device, options=options, made=every, origin=origin.digest())
-    without = part.target.without.union(found.extra["without"])  # also for other shapes
-    part.target = replace(part.target, tuning=found.tuning, without=without)
     return part
 
 

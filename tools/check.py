@@ -204,7 +204,7 @@ def run(step: Step, extra: list[str]) -> Result:
     assert process.stdout is not None
     LOGS.mkdir(parents=True, exist_ok=True)
     lines = []
-    with (LOGS / f"{step.name}.log").open("w") as log:
+    with (LOGS / f"{step.name}.log").open("w", buffering=1) as log:
         for line in process.stdout:
             log.write(line)
             lines.append(line)
