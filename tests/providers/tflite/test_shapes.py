@@ -189,11 +189,12 @@ def test_shapes_without_a_plan_are_told_all_the_same(
     interpreter, _ = gpu(model, host)
     shape = [2, 8, 6, 3]
 
-    def build(self: engine.Partition, graph: Graph, *extra: Any) -> engine.Instance:
+    def refuse(self: engine.Partition, graph: Graph, *extra: Any) -> engine.Instance:
         raise engine.BuildError(self.nodes, Refusal("device.limit", "It is too large."))
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine.Partition, "build", build)
+        for function in ("build", "template"):
+            patch.setattr(engine.Partition, function, refuse)
         interpreter.resize_tensor_input(0, shape)
         interpreter.allocate_tensors()
         same(interpreter, model, host)
