@@ -19,7 +19,7 @@ WHEELS = sorted((ROOT / "dist" / "wheels").glob("tflgpu_plugin-*.whl"))
 EP = sorted((ROOT / "dist" / "wheels").glob("onnxruntime_ep_tflgpu-*.whl"))
 FOLDER = "tflgpu_plugin/native/"
 HEADERS = ("core/tflgpu.h", "core/recorder.h", "tflite/abi.h", "ort/abi.h")
-MOST = 1_400_000  # bytes of a wheel; 400,000 are the conformance suite
+MOST = 1_500_000  # bytes of a wheel; 400,000 are the conformance suite
 GLIBC = (2, 28)
 LINKERS = {"_mh_dylib_header", "__dso_handle"}  # which it adds to every library of macOS
 
