@@ -88,3 +88,26 @@ def check(s):
 """
     first = f"s = m.session(model); s.disable_fallback()\nfor _ in range({runs}): run(s)\ngo()\n"
     run_python(prelude + GO + first + ORT[case] + "\ncheck(m.session(model))\n")
+
+
+def test_a_lost_device_is_told_once() -> None:
+    """Not again by each buffer of a session that ends."""
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    told = run_python(
+        """
+import gc
+import numpy as np
+import tflgpu_plugin
+from tests.support import onnx_models as m
+tflgpu_plugin.register()
+sessions = [m.session(m.convolutions()) for _ in range(3)]
+def run():
+    for s in sessions: s.run(None, {"x": np.ones((1, 3, 16, 16), np.float32)})
+for _ in range(4): run()
+"""
+        + GO
+        + "go(); run(); sessions.clear(); gc.collect(); m.session(m.add_relu())\n"
+    ).stderr
+    assert told.count("The GPU device was lost.") == 1, told
+    assert "no call expected" not in told, told

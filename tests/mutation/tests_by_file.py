@@ -330,7 +330,7 @@ TESTS: dict[str, Sequence[str]] = {
     "host_op": ("test_page_of_operators", *READ),
     "quantized": ("test_ort_quantized", "test_onnx_quantized"),
     "bindings": ("test_bindings",),
-    "device": (*_NATIVE, "test_survival"),
+    "device": (*_NATIVE, "test_survival", "test_gone_devices"),
     "submission": (*_NATIVE, "test_survival", "test_waiting"),
     **dict.fromkeys(
         ("run", "run_ports"),
