@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.compile.template import Values
-from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace, chooses, integer, near
+from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace, chooses
 from tflgpu_plugin.ir.polynomial import Guard, least, most
 from tflgpu_plugin.ir.symbolic import (
     Word,
@@ -22,10 +22,12 @@ from tflgpu_plugin.ir.symbolic import (
     hashed,
     i32,
     in_range,
+    integer,
     integers,
     is_integer,
     is_symbolic,
     larger,
+    near,
     sliced,
     smaller,
     surely_divides,

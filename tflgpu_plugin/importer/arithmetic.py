@@ -10,8 +10,8 @@ import numpy as np
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array
-from tflgpu_plugin.ir.extent import Extent, integer
-from tflgpu_plugin.ir.symbolic import integers, is_symbolic, symbolic
+from tflgpu_plugin.ir.extent import Extent
+from tflgpu_plugin.ir.symbolic import integer, integers, is_symbolic, symbolic
 from tflgpu_plugin.ops import evaluation
 
 

@@ -18,7 +18,7 @@ from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
 from tflgpu_plugin.importer.tensors import TensorId
 from tflgpu_plugin.ir import bfloat16
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.extent import Extent, integer
+from tflgpu_plugin.ir.extent import Extent
 from tflgpu_plugin.ir.graph import (
     COMPLEX,
     NUMPY_DTYPES,
@@ -31,7 +31,7 @@ from tflgpu_plugin.ir.graph import (
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
 from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
-from tflgpu_plugin.ir.symbolic import example, hashed, integers, is_symbolic, symbolic
+from tflgpu_plugin.ir.symbolic import example, hashed, integer, integers, is_symbolic, symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
 

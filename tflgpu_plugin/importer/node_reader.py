@@ -13,11 +13,10 @@ from tflgpu_plugin.importer import offsets
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
 from tflgpu_plugin.importer.tensors import Tensors
-from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.graph import Array, Node, Shape
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Impossible
-from tflgpu_plugin.ir.symbolic import symbolic
+from tflgpu_plugin.ir.symbolic import integer, symbolic
 from tflgpu_plugin.ops.table import Op
 
 Default = bool | int | float | str  # the type of an attribute

@@ -21,10 +21,10 @@ from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
 from tflgpu_plugin.importer.tensors import NUMPY_NAMES, Tensors
-from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, NotConstant, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal, Unfit
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
@@ -35,10 +35,9 @@ LISTS = {"shape", "perm", "expand"}  # attributes that replace a second input
 class Plain:
     """The importer of such nodes. By tensor id, `known` are folded results, without their values,
     and `variable` values of a run and those folded results that follow from these or from shapes;
-    `doubtful` are tensors whose stated shape
-    is not the inferred one; `later` are nodes that dequantize a constant, and `widened` their
-    results, once needed. `unplanned` says, by host node, why the op cannot infer shapes where the
-    model states none."""
+    `doubtful` are tensors whose stated shape is not the inferred one; `later` are nodes that
+    dequantize a constant, and `widened` their results, once needed. `unplanned` says, by host node,
+    why the op cannot infer shapes where the model states none."""
 
     state: State
     known: dict[int, Tensor] = field(default_factory=dict)

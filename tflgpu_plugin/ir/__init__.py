@@ -4,8 +4,7 @@ plans, targets and quantization. This package imports no other package of the pl
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.editor import Editor, merged, renamed
-from tflgpu_plugin.ir.extent import integer
-from tflgpu_plugin.ir.symbolic import from_front, is_symbolic, larger, sliced, smaller
+from tflgpu_plugin.ir.symbolic import from_front, integer, is_symbolic, larger, sliced, smaller
 from tflgpu_plugin.ir.graph import (
     COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NUMPY_DTYPES, STORE, Array, EpilogueOp, Geometry,
     Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts, dump, geometry, paired,

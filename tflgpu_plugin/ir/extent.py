@@ -378,19 +378,6 @@ def _remainder(a: Any, b: Any, trace: Trace) -> int:
     return trace.atom("remainder", inside, terms_of(b), rest.value, 0, b - 1)
 
 
-def near(number: Any, factor: int) -> int:
-    """Returns the value of an integer in the example; guards that the integer stays within this
-    factor of it."""
-    value = number.value if isinstance(number, Extent) else integer(number)
-    stays = value <= number * factor and number <= value * factor
-    return value if stays else int(number)
-
-
-def integer(number: Any) -> int:
-    """Returns a number as an int, without its fraction; returns a symbolic integer unchanged."""
-    return number if isinstance(number, Extent) else int(number)
-
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -38,6 +38,19 @@ def surely_divides(by: int, number: int) -> bool:
     return all(c % by == 0 for _, c in terms)
 
 
+def near(number: Any, factor: int) -> int:
+    """Returns the value of an integer in the example; guards that the integer stays within this
+    factor of it."""
+    value = number.value if isinstance(number, Extent) else integer(number)
+    stays = value <= number * factor and number <= value * factor
+    return value if stays else int(number)
+
+
+def integer(number: Any) -> int:
+    """Returns a number as an int, without its fraction; returns a symbolic integer unchanged."""
+    return number if isinstance(number, Extent) else int(number)
+
+
 def larger(a: int, b: int) -> int:
     """Returns the maximum, without a guard."""
     return _extreme("larger", max, a, b)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
 from tflgpu_plugin.ops.conv import FORMS, refuse

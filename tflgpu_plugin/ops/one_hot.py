@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import ANY
 from tflgpu_plugin.ops.pick import refuse_indices

@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import integer
-from tflgpu_plugin.ir.symbolic import in_range
+from tflgpu_plugin.ir.symbolic import in_range, integer
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import MAX_AXES, moving
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned

@@ -19,8 +19,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import integer
-from tflgpu_plugin.ir.symbolic import in_range, integers
+from tflgpu_plugin.ir.symbolic import in_range, integer, integers
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast

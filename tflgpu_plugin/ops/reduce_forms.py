@@ -8,10 +8,10 @@ from itertools import groupby
 from math import inf, isqrt, prod
 from typing import NamedTuple
 
-from tflgpu_plugin.ir.extent import chooses, near
+from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.quantization import is_integer
-from tflgpu_plugin.ir.symbolic import f32
+from tflgpu_plugin.ir.symbolic import f32, near
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tflgpu_plugin.ir import COMPLEX, Graph, Misfit, Node, NotConstant, Shape
-from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import ANY, moving
 from tflgpu_plugin.ops.views import View, whole

@@ -21,8 +21,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, Tensor, quantization
-from tflgpu_plugin.ir.extent import integer
-from tflgpu_plugin.ir.symbolic import i32, is_symbolic
+from tflgpu_plugin.ir.symbolic import i32, integer, is_symbolic
 from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Kernel, Lowering

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Stores

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import COMPLEX, Array, Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, same_shape
 from tflgpu_plugin.ops.views import part

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import accumulate
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant
-from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.host_op import count_given
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops.movement import decompose_parts, moving
 from tflgpu_plugin.ops.views import View, axis_of, part
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin.ir import Graph, Node, NotConstant
-from tflgpu_plugin.ir.extent import integer
-from tflgpu_plugin.ir.symbolic import sliced as sliced_axis
+from tflgpu_plugin.ir.symbolic import integer, sliced as sliced_axis
 from tflgpu_plugin.ops.movement import moving
 from tflgpu_plugin.ops.views import View, region
 

@@ -8,7 +8,7 @@ from math import inf, prod
 import numpy as np
 
 from tflgpu_plugin.ir import INT32, Graph, Node, Refusal, Shape, Target, is_integer
-from tflgpu_plugin.ir.extent import integer
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import workgroups

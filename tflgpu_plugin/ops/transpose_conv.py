@@ -14,8 +14,8 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import integer
 from tflgpu_plugin.ir.host_op import count_given
+from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops import rounding
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, refuse_groups
 from tflgpu_plugin.ops.decompose import Decomposition

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Shape
-from tflgpu_plugin.ir.extent import Extent, integer
-from tflgpu_plugin.ir.symbolic import hashed, is_symbolic
+from tflgpu_plugin.ir.extent import Extent
+from tflgpu_plugin.ir.symbolic import hashed, integer, is_symbolic
 from tflgpu_plugin.ops.axes import Axis, aligned, halved, merged
 
 
