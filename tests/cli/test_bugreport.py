@@ -138,12 +138,12 @@ def test_a_report_replaces_an_older_one(tmp_path: Path) -> None:
     assert {*tmp_path.iterdir()} == {older, link}
 
 
-def test_one_flag_is_for_options_and_for_the_file(tmp_path: Path) -> None:
-    """It names options in all commands; here it also names the file, as it first did."""
+def test_the_flag_o_is_for_options_as_in_all_commands(tmp_path: Path) -> None:
     out = tmp_path / "r.zip"
-    words = ("-o", "exclude=Relu", "-o", out, "-o", "force=1")
-    assert report(onnx(tmp_path), "-o", tmp_path / "not.zip", *words).exit_code == 0
-    assert not (tmp_path / "not.zip").exists()
+    words = ("--out", out, "-o", "exclude=Relu", "-o", "force=1")
+    assert "written KEY=VALUE, not 'exclude'" in report(*words, "-o", "exclude").stderr
+    assert not out.exists()
+    assert report(onnx(tmp_path), *words).exit_code == 0
     nodes = json.loads(written(out)["check.json"])["report"]["nodes"]
     codes = {node["op"]: node["refusal_code"] for node in nodes}
     assert codes["Relu"] == "option.excluded" and codes["Conv"] is None

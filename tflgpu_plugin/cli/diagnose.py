@@ -16,8 +16,6 @@ from tflgpu_plugin.cli.shared import (
     compared,
     console,
     existing,
-    host_option,
-    pairs,
     prepared,
     print_json,
     show_agreements,
@@ -71,22 +69,16 @@ def compare(model: Path, as_json: bool, **arguments: Any) -> None:
 @click.option("--with-model", is_flag=True, help="Add the model's file.")
 @compared
 @adapter_option
-@host_option
-@click.option("--option", "-o", "words", multiple=True, metavar="KEY=VALUE | FILE",
-              help='An option; without "=" the file to write.')  # fmt: skip
+@prepared
 @as_json
 def bugreport(
-    model: Path | None, out: Path, with_model: bool, words: tuple[str, ...], as_json: bool,
-    **arguments: Any,
-) -> None:  # fmt: skip
+    model: Path | None, out: Path, with_model: bool, as_json: bool, **arguments: Any
+) -> None:
     """Write a .zip file for a report: this machine and, with MODEL, what runs on the GPU, how its
     outputs compare, and its kernels. Names of users and files are left out."""
     from tflgpu_plugin.cli import bugreport as reporting, compare as comparing
 
-    options = pairs(word for word in words if "=" in word)
-    out = Path(next((word for word in reversed(words) if "=" not in word), out))
-    searched = {"bisect": True, "workaround": True, "repro": None}
-    search = arguments | searched | {"given": options}
+    search = arguments | {"bisect": True, "workaround": True, "repro": None}
     asked = None if model is None else comparing.request(model, search)
     found = reporting.write(reporting.Request(out, asked, with_model))
     if as_json:
