@@ -137,8 +137,8 @@ def test_the_plans_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     folder = tmp_path / "plans"
     onnx_models.session(onnx_models.add_relu(), serialization_dir=folder, model_token="small")
     (folder / "junk.tflgpu").write_bytes(b"junk")
-    (folder / ".small_1-x.part").write_bytes(b"x")
-    for other in ("notes.txt", "film.part", ".hidden"):
+    (folder / f".small_{'0a' * 12}-x_1.part").write_bytes(b"x")
+    for other in ("notes.txt", "film.part", ".film.part", ".hidden"):
         (folder / other).write_bytes(b"mine")
     junk, plan = answer("info", folder)["plans"]
     assert (junk["plans"], junk["state"], plan["plans"]) == (0, "it is truncated", 1)
@@ -148,7 +148,7 @@ def test_the_plans_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(fingerprint, "of_plugin", lambda: "another")
     assert answer("info", folder)["plans"][1]["state"] == store.DIFFERENCES["plugin"]
     assert answer("clear", folder, "--yes")["files"] == 3
-    assert left(folder) == {"notes.txt", "film.part", ".hidden"}
+    assert left(folder) == {"notes.txt", "film.part", ".film.part", ".hidden"}
     assert invoke("info", folder).stdout == f"{folder}: 0.0 MB\n"
 
 

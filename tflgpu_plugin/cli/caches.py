@@ -13,7 +13,8 @@ from pathlib import Path
 from tflgpu_plugin.cache import fingerprint, folders, plan_file, store
 from tflgpu_plugin.harness.inputs import BadInput
 
-UNFINISHED = re.compile(r"\..+\.part")  # names of files that the store was writing
+# Names of files that the store was writing; other programs have hidden .part files, too.
+UNFINISHED = re.compile(r"\..+_[0-9a-f]{24}-\w+\.part")
 
 
 @dataclass(frozen=True)

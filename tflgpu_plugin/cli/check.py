@@ -32,9 +32,9 @@ from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo, feature_numbers
 
-# Prefixes of lines about options, not about the model.
 ASSUMED = "device.assumed"
 CONSTANT = "Constant"  # a node that onnxruntime turns into an initializer
+# Prefixes of lines about options, not about the model.
 ABOUT_OPTIONS = ("WARNING: tflgpu: the option ", "tflgpu: nothing can be stored in ")
 
 
