@@ -26,6 +26,7 @@ from conformance import host as hosts
 from tests.support import faulty, onnx_models, small_models, state_models
 from tflgpu_plugin import native
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.recording import recorded
 
 SENTENCES = (
     "device was lost",
@@ -191,6 +192,10 @@ class States(Interpreter):
     model = layers.to_bytes()
     x = np.full((2, 6), 1 / 3, np.float32)
 
+    def run(self) -> None:
+        self.x = -self.x  # so that no two runs leave the same states
+        super().run()
+
     def again(self) -> None:
         for one in (self.made, self.theirs):
             one.reset_all_variables()
@@ -206,6 +211,14 @@ class SmallStates(Interpreter):
     x = np.full((1, 3), 1 / 3, np.float32)
 
 
+class Recorded(States):
+    """The same while a profile takes timestamps, which are read after a run."""
+
+    def work(self) -> None:
+        with recorded():
+            super().work()
+
+
 CASES = {
     "session": Session,
     "new session": NewSession,
@@ -216,6 +229,7 @@ CASES = {
     "new interpreter": NewInterpreter,
     "states": States,
     "small states": SmallStates,
+    "recorded states": Recorded,
 }
 
 

@@ -96,7 +96,7 @@ static tg_recorded *copy_run(const tg_partition *partition, const tg_replay *rep
 
 void tgi_record(const tg_partition *partition, const tg_replay *replay, const tg_run_options *options,
                 const tgi_traffic *traffic) {
-  size_t count = !options->timestamps ? 0 : options->ends_only ? 2 : replay->step_count + 1;
+  size_t count = !options->timestamps || traffic->untimed ? 0 : options->ends_only ? 2 : replay->step_count + 1;
   tgi_lock();
   for (tg_recorder *recorder = recorders; recorder; recorder = recorder->next) {
     if (!wants(recorder, partition)) continue;
