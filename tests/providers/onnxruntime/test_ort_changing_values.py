@@ -142,6 +142,20 @@ def test_random_values_have_few_plans(name: str, kind: type) -> None:
     assert {part.runs for part in partitions} == {RUNS} and len(built) <= case.plans
 
 
+def test_a_range_beyond_int32() -> None:
+    """The bounds in a key are clipped to int32, so that such a run is the host's."""
+    nodes = [node("Range", ["a", "b", "one"], ["r"]), node("Cast", ["r"], ["f"], to=1),
+             node("Relu", ["f"], ["y"]), node("Relu", ["x"], ["z"])]  # fmt: skip
+    inputs, kinds = {"a": [], "b": [], "x": [3]}, dict.fromkeys("ab", np.int64)
+    data = model(nodes, inputs, {"y": ["n"], "z": [3]}, {"one": np.array(1)}, kinds=kinds)
+    session, theirs = ours(data), cpu(data, optimize=False)
+    for first in (3, 1 << 40, -(1 << 40), (1 << 31) - 3):
+        feed = {"a": np.array(first), "b": np.array(first + 5), "x": X[0, :3]}
+        _same(session.run(None, feed), theirs.run(None, feed))
+    (partition,) = tflgpu_plugin.report(session).partitions
+    assert (partition.runs, partition.host_runs) == (1, 3)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_threads_with_values_of_their_own(name: str) -> None:
     case = CASES[name]
