@@ -208,7 +208,8 @@ def _side_by_side(e: Builder, parts: list[int], axis: int) -> int:
 
 
 def _within(e: Builder) -> bool:
-    """Whether lengths that are known before a run are from 0 to the number of steps."""
+    """Whether the sequence lengths are from 0 to the number of steps; True if they are absent or
+    known only in a run."""
     lengths = e.constant(e.x(LENGTHS)) if e.has(LENGTHS) else None
     return lengths is None or bool(np.all((lengths >= 0) & (lengths <= _steps(e))))
 

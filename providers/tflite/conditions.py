@@ -153,8 +153,8 @@ def _symmetric(e: Builder, index: int | None) -> Refusal | None:
     if held is not None and (first, held.dtype) == ("f32", "u8"):
         return Refusal(
             "quantization.unsupported",
-            f"The weights {held.name!r} are uint8; when the inputs are float32, hosts read them as "
-            "int8.",
+            f"The weights {held.name!r} are uint8, which hosts read as int8 when the inputs are "
+            "float32; this is not supported.",
         )
     if held is None or held.dtype != "i8" or held.quantization is None:
         return None

@@ -49,7 +49,7 @@ DIFFERENCES = {
 
 
 def target_key(target: Target) -> dict[str, str]:
-    """Returns the parts of a key that depend on the adapter."""
+    """Returns the parts of a key that name the plugin's version and the adapter."""
     rest = asdict(target)
     named = [rest.pop(name) for name in ("name", "vendor", "backend")]
     rest["features"], rest["tuning"] = sorted(target.features), sorted(target.tuning.items())

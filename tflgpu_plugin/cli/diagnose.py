@@ -26,12 +26,17 @@ from tflgpu_plugin.cli.shared import (
 @click.argument("model", type=existing)
 @compared
 @click.option("--bisect", is_flag=True, help="Find the first launch whose result differs.")
-@click.option("--workaround", is_flag=True, help="Find it, and try to run without its form.")
+@click.option(
+    "--workaround",
+    is_flag=True,
+    help="Find the first launch whose result differs, and run without its form.",
+)
 @click.option(
     "--repro",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Find it, and write its part of the model there, with a program that runs it.",
+    help="Find the first launch whose result differs, and write its part of the model to DIR, "
+    "with a program that runs it.",
 )
 @adapter_option
 @prepared

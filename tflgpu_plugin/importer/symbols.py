@@ -136,7 +136,8 @@ class Solver:
         return min(until_fit(map(self.solved, near)), key=DOUBTS, default=None)
 
     def sized(self, sizes: Sequence[int]) -> Iterator[dict[str, int]]:
-        """Yields guesses for each usual size in turn, without duplicates."""
+        """Yields one guess per item of `sizes` (a number for each unknown extent, usually that
+        size), without duplicates."""
         made: list[dict[str, int]] = []
         for size in sizes:
             guess = {name: self._likely(one, size) for name, one in self.unknowns.items()}

@@ -95,10 +95,10 @@ def lower_pair(
     checked: str = "",
     refused: str = "",
 ) -> None:
-    """Records a launch of `expression` (WGSL over vec4 `v`, `e` and, with three inputs, `w`) on the
-    inputs, broadcast to the output. `numbers` are further parameters that it uses. The run is
-    flagged where `checked` (a vec4 of bool) is true of the result, or `refused` of an element's
-    operands."""
+    """Records a launch of `expression` on the inputs, broadcast to the output: WGSL over their vec4
+    `v`, `e` and, with three inputs, `w`. `numbers` are further parameters that it uses. `checked`
+    and `refused` are conditions over the same variables (a vec4 of bool) that flag the run as
+    failed: `checked` in any lane, `refused` only in lanes that hold channels."""
     shape = low.graph.shape(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []

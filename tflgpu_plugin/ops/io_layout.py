@@ -112,9 +112,10 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
 
 
 def _dtype(low: Lowering, node: Node, tensor: int) -> str:
-    dtype = low.graph.tensors[tensor].dtype
-    if dtype not in DTYPES or (dtype in WORDS and quantization.real(low.graph.tensors[tensor])):
-        accepted = ", ".join(DTYPES)
+    dtype, real = low.graph.tensors[tensor].dtype, quantization.real(low.graph.tensors[tensor])
+    taken = [each for each in DTYPES if not (real and each in WORDS)]
+    if dtype not in taken:
+        accepted = ", ".join(taken)
         said = f"A {dtype} tensor cannot be an input or output; use one of {accepted}."
         raise Unsupported.of("dtype.unsupported", said, node.id)
     return dtype

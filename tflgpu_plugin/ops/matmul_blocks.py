@@ -221,7 +221,7 @@ def constant_blocks(
 
 
 def _words(low: Lowering, tensor: int, rows: slice) -> Constant:
-    """Returns the packed weights of some outputs."""
+    """Returns these rows of the packed weights."""
     size = 4 * prod(low.graph.shape(tensor)[1:]) * (rows.stop - rows.start)
     vectors = -(-size // 16)
 
@@ -236,7 +236,8 @@ def _words(low: Lowering, tensor: int, rows: slice) -> Constant:
 
 
 def _scales(low: Lowering, tensor: int, zeros: int | None, rows: slice) -> Constant:
-    """Returns the scales of some outputs, interleaved with their zero points if there are any."""
+    """Returns the scales of the blocks in these rows of weights, each followed by its zero point if
+    `zeros` is given."""
     each, points = 1 if zeros is None else 2, low.graph.constant(zeros)
     count = low.graph.shape(tensor)[1] * (rows.stop - rows.start) * each
     vectors = -(-count // 4)

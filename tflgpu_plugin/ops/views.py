@@ -189,8 +189,10 @@ def _same(a: float, b: float) -> bool:
 
 
 def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis | None:
-    """Returns `axis`, which reads along `own` from `start` in steps of `step`, with the padding and
-    lookup of `own`, or None if impossible; `alone`: no other axis reads along `own`."""
+    """Returns `axis` of a view that is applied to another view's result, with the padding and
+    lookup of `own`, the axis of the other view that it steps along: its element x is element
+    `start + step * x` of `own` (with a lookup, `lookup[x]` in place of x). Returns None if one axis
+    cannot express this. `alone`: `axis` steps along no axis but `own`."""
     reached = np.arange(axis.extent) if axis.lookup is None else axis.lookup
     reached = start + step * reached
     here = np.arange(axis.extent)

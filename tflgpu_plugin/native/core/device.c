@@ -21,7 +21,7 @@ static void on_lost(WGPUDevice const *device, WGPUDeviceLostReason reason, WGPUS
 static void on_uncaptured(WGPUDevice const *device, WGPUErrorType type, WGPUStringView message, void *data, void *unused) {
   tgi_fate *fate = data;
   char text[512];
-  if (atomic_load(&fate->lost)) return;   /* it has been told, and each call that ends an object would tell it again */
+  if (atomic_load(&fate->lost)) return;   /* the loss is logged, and each call that ends an object would log it again */
   tgi_readable(message, text, sizeof text);
   tgi_log(TGI_ERROR, "The GPU reported an error that no call expected: %s", text);
   tgi_lock();

@@ -26,7 +26,8 @@ MAX_ROUNDS = 1000
 
 @dataclass
 class _Region:
-    """Tensors held by permutations, and the ids of the nodes that work on the held tensors."""
+    """Tensors to be stored with permuted axes (see `propagate`), and the ids of the nodes that then
+    work on the permuted tensors."""
 
     held: Held
     nodes: set[int] = field(default_factory=set)
