@@ -54,8 +54,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if not 0 < given["overlap"] <= 1:
         return Refusal(
             "attribute.invalid",
-            f"An overlap threshold of {given['overlap']:g} is not supported: it must be above 0 and "
-            "at most 1.",
+            f"An overlap threshold of {given['overlap']:g} is not supported: it must be above 0 "
+            "and at most 1.",
         )
     each, count = given["each"], given["count"]
     if count < 1 or (each is not None and each < 1):
