@@ -78,7 +78,8 @@ class Check:
         count, total = self.report.count(GPU), len(self.report.nodes)
         number = "100%" if required == "all" else required
         digits = number.removesuffix("%")
-        if not digits.isdecimal() or len(digits) > 9:
+        most = 100 if "%" in number else 10**9
+        if not digits.isdecimal() or len(digits) > 9 or int(digits) > most:
             raise inputs.BadInput(f"--require takes all, 90% or a number of nodes, not {required}.")
         short = 100 * count < int(digits) * total if "%" in number else count < int(digits)
         return f"{count} of {total} nodes run on the GPU, and {required} must." if short else ""
@@ -129,8 +130,9 @@ def assumed(text: str) -> AdapterInfo:
     output of `tflgpu info --json`, or one of the adapters in it. Raises BadInput."""
     if text == "default":
         return AdapterInfo("WebGPU's default limits", "unknown", "", "Vulkan", "other", 0, 0)
+    content = inputs.content(Path(text), "file of limits")
     try:
-        found = json.loads(inputs.content(Path(text), "file of limits"))
+        found = json.loads(content)
         one = found["adapters"][0] if "adapters" in found else found
         name, vendor, driver, backend, kind = (
             str(one[key]) for key in ("name", "vendor", "driver", "backend", "kind")
