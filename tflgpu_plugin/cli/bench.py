@@ -18,13 +18,13 @@ from tflgpu_plugin.harness.compare import Running, difference
 from tflgpu_plugin.harness.inputs import BadInput, Given
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.recording import recorded
+from tflgpu_plugin.runtime.recording import now, recorded
 
 CPU = "cpu"
 ENGINES: dict[str, Mapping[str, str] | None] = {  # further options, None for the CPU's kernels
     CPU: None, "gpu": {}, "gpu-f16": {"is_precision_loss_allowed": "1"},
 }  # fmt: skip
-MEASURED = 5  # inferences for the parts of a run on the GPU
+MEASURED = 21  # inferences at most, whose median shows the parts
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Parts:
-    """The mean times of the parts of an inference on the GPU in milliseconds, all partitions
-    together: writing inputs and submitting commands (`upload`), waiting for the device, in which
-    its kernels took `kernels` (None on an adapter without timestamps), and reading the results."""
+    """The times of one inference on the GPU in milliseconds, all partitions together: writing
+    inputs and submitting commands (`upload`), waiting for the device, in which its kernels took
+    `kernels` (None on an adapter without timestamps), reading the results, and the host's rest."""
 
+    inference_ms: float
     upload_ms: float
     waiting_ms: float
     kernels_ms: float | None
     download_ms: float
+    host_ms: float
 
 
 @dataclass(frozen=True)
@@ -174,24 +176,29 @@ def _timing(engine: str, first: float, taken: Sequence[float], apart: float) -> 
 
 
 def _with_parts(timing: Timing, running: Running) -> Timing:
-    """Returns the timing with the parts of further inferences, which are not in its statistics."""
-    count = min(timing.runs, MEASURED)
+    """Returns the timing with the parts of the median of further inferences, which are not in its
+    statistics. The parts of one inference add up to its time; means would differ from the medians
+    by the few slow inferences."""
     with recorded(ends_only=True) as runs:
-        for _ in range(count):
-            running.run()
+        running.run()  # the first one also creates the queries of the timestamps
+        spans = [_span(running) for _ in range(min(timing.runs, MEASURED))]
+    begin, end = sorted(spans, key=lambda span: span[1] - span[0])[len(spans) // 2]
+    within = [run for run in runs if begin <= run.start <= end]
+    upload = sum(run.submitted - run.start for run in within) / 1e6
+    waiting = sum(run.finished - run.submitted for run in within) / 1e6
+    download = sum(run.end - run.finished for run in within) / 1e6
+    kernels = sum(run.device for run in within) / 1e6
+    inference = (end - begin) / 1e6
+    parts = Parts(inference, upload, waiting, kernels if all(run.timestamps for run in within)
+                  else None, download, inference - upload - waiting - download)  # fmt: skip
+    return replace(timing, parts=parts, partitions=len({run.partition for run in within}))
 
-    def mean(taken: Sequence[int]) -> float:
-        return sum(taken) / count / 1e6
 
-    kernels = mean([run.device for run in runs]) if all(run.timestamps for run in runs) else None
-    parts = Parts(
-        mean([run.submitted - run.start for run in runs]),
-        mean([run.finished - run.submitted for run in runs]),
-        kernels,
-        mean([run.end - run.finished for run in runs]),
-    )
-    partitions = len({run.partition for run in runs})
-    return replace(timing, parts=parts, partitions=partitions)
+def _span(running: Running) -> tuple[int, int]:
+    """Runs an inference and returns its begin and end by the clock of recorded runs."""
+    begin = now()
+    running.run()
+    return begin, now()
 
 
 def _difference(first: list[Any], second: list[Any]) -> float:

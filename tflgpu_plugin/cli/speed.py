@@ -108,11 +108,13 @@ def _show_bench(found: Any) -> None:
     ])  # fmt: skip
     on_gpu = [(t.engine, t.partitions, t.parts) for t in found.timings if t.parts]
     if on_gpu:
-        console.print("\nParts of an inference on the GPU, mean ms:")
-        head = ["engine", "partitions", "upload", "wait for the device", "its kernels", "download"]
+        console.print("\nParts of the median of further inferences, with timestamps, ms:")
+        head = ["engine", "partitions", "inference", "upload", "wait for the device",
+                "(its kernels)", "download", "host"]  # fmt: skip
         table(head, [
-            [name, str(partitions), f"{p.upload_ms:.2f}", f"{p.waiting_ms:.2f}",
-             "-" if p.kernels_ms is None else f"{p.kernels_ms:.2f}", f"{p.download_ms:.2f}"]
+            [name, str(partitions), f"{p.inference_ms:.2f}", f"{p.upload_ms:.2f}",
+             f"{p.waiting_ms:.2f}", "-" if p.kernels_ms is None else f"({p.kernels_ms:.2f})",
+             f"{p.download_ms:.2f}", f"{p.host_ms:.2f}"]
             for name, partitions, p in on_gpu
         ])  # fmt: skip
 
