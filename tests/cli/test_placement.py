@@ -223,7 +223,7 @@ def test_files_without_limits(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(BadInput, match="has no adapter as `tflgpu info --json` prints it"):
         checker.assumed(str(path))
-    with pytest.raises(BadInput, match="^The file of limits"):
+    with pytest.raises(BadInput, match=r"^The file of limits"):
         checker.assumed(str(tmp_path / "absent"))
 
 
