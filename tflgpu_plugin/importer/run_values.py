@@ -42,9 +42,13 @@ def _is_outside(state: State, key: str) -> bool:
 
 def numbers(value: Array) -> tuple[int, ...]:
     """Returns `value`, which a plan is specialized for, as native code passes it: integers clipped
-    to int32 (a clipped one is out of range of every tensor, too), floats as their bits."""
+    to int32 (a clipped one is out of range of every tensor, too), floats as their bits. Only the
+    largest integers of both widths become that of int32: as ends of slices they have a meaning."""
     if value.dtype == np.float32:
         value = value.view(np.int32)
+    elif value.dtype == np.int64:
+        beyond = (value > INT32.max) & (value < np.iinfo(np.int64).max)
+        value = np.where(beyond, INT32.max - 1, value)
     return tuple(int(n) for n in np.clip(value.reshape(-1), INT32.min, INT32.max))
 
 

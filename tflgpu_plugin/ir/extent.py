@@ -37,7 +37,7 @@ from tflgpu_plugin.ir.polynomial import (
 _choosing: ContextVar[bool] = ContextVar("_choosing", default=False)
 LEAST = 2  # the least value of a symbol: extents of 0 and 1 are no symbols
 EXTENTS = LEAST, MOST
-INTEGERS = 1 - MOST, MOST - 1  # limits of values that a run gives: those beyond may be clamped
+INTEGERS = 2 - MOST, MOST - 2  # limits of values that a run gives: those beyond may be clamped
 
 
 @dataclass

@@ -12,6 +12,8 @@ import pytest
 
 import tflgpu_plugin
 from tests.support.onnx_models import EP, Array, cpu, model, node, quiet
+from tflgpu_plugin.importer import run_values
+from tflgpu_plugin.ir.extent import INTEGERS
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -90,6 +92,27 @@ def test_negative_numbers_of_either_width(name: str, kind: type) -> None:
         np.testing.assert_allclose(got, wanted, atol=1e-5)
     (partition,) = tflgpu_plugin.report(ours).partitions
     assert partition.runs == 2 * len(feeds)
+
+
+def test_a_slice_backwards_ends_at_the_largest_integers_only() -> None:
+    """onnxruntime's kernel reads these as the rest of the axis, and clamps other large ends."""
+    made, names = node("Slice", ["x", "a", "b", "c", "d"], ["y"]), "abcd"
+    shapes = {"x": X.shape} | {name: (1,) for name in names}
+    kinds = dict.fromkeys(names, np.int64)
+    data = model([made], shapes, {"y": None}, {}, opset=18, kinds=kinds)
+    ours, theirs = _ours(data), cpu(data)
+    for end in (2**31 - 1, 2**31 - 2, 2**31, 2**40, 2**63 - 1, 2**63 - 2):
+        run = {name: np.array([n]) for name, n in zip(names, (-1, end, 2, -1), strict=True)}
+        (got,), (wanted,) = (session.run(None, {"x": X} | run) for session in (ours, theirs))
+        assert got.shape == wanted.shape
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_numbers_of_a_plan_are_those_that_native_code_passes() -> None:
+    far = [2**31 - 1, 2**31 - 2, 2**31, 2**63 - 1, 2**63 - 2, -(2**31), -(2**40)]
+    clipped = (2**31 - 1, 2**31 - 2, 2**31 - 2, 2**31 - 1, 2**31 - 2, -(2**31), -(2**31))
+    assert run_values.numbers(whole(*far)) == clipped
+    assert INTEGERS[1] < min(clipped[:5])
 
 
 def test_several_numbers_of_one_input_each_count() -> None:
@@ -214,8 +237,6 @@ def test_a_compiled_model(name: str, tmp_path: Path) -> None:
 
 
 def test_numbers_are_restored() -> None:
-    from tflgpu_plugin.importer import run_values
-
     for array, dtype in (
         (np.array([[1.5, -np.inf]], np.float32), "f32"), (whole(-3, 7), "i64"),
         (np.array([True, False]), "bool"), (np.array(9, np.int32), "i32"),

@@ -111,7 +111,8 @@ int32_t tgi_plan_number(const void *data, size_t element_bytes, size_t k) {
   if (element_bytes == 1) return *at != 0;
   if (element_bytes == sizeof narrow) return memcpy(&narrow, at, sizeof narrow), narrow;
   memcpy(&wide, at, sizeof wide);
-  return wide < INT32_MIN ? INT32_MIN : wide > INT32_MAX ? INT32_MAX : (int32_t)wide;
+  if (wide > INT32_MAX) return wide == INT64_MAX ? INT32_MAX : INT32_MAX - 1;
+  return wide < INT32_MIN ? INT32_MIN : (int32_t)wide;
 }
 
 tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count) {
