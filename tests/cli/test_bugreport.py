@@ -37,7 +37,8 @@ def written(path: Path) -> dict[str, str]:
 
 def test_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFLGPU_LOG", "warning")
-    monkeypatch.setenv("A_SECRET", "hunter2")
+    for name in ("A_SECRET", "TF_CONFIG", "ORT_KEY", "TF_PASSWORD", "ORT_SECRET", "OMP_TOKEN"):
+        monkeypatch.setenv(name, "hunter2")
     out = tmp_path / "r.zip"
     result = report("--out", out)
     assert result.exit_code == 0 and f"Wrote {out}" in result.output

@@ -22,6 +22,7 @@ from tflgpu_plugin.cli import check, compare, doctor, kernels
 from tflgpu_plugin.harness import inputs
 
 VARIABLES = re.compile(r"(TFLGPU|VK|WGPU|MESA|DRI|LP|LIBGL|ORT|TF|XNNPACK|OMP)_|DISPLAY|WAYLAND")
+PRIVATE = re.compile("CONFIG|KEY|PASSWORD|SECRET|TOKEN")  # TF_CONFIG names the hosts of a cluster
 README = """A report of tflgpu-plugin.
 
 machine.json      versions, adapters with their limits and features, environment variables
@@ -125,7 +126,11 @@ def _machine() -> dict[str, Any]:
         "machine": platform.machine(),
         "processors": os.cpu_count(),
         "executable": sys.executable,
-        "environment": {k: v for k, v in sorted(os.environ.items()) if VARIABLES.match(k)},
+        "environment": {
+            k: v
+            for k, v in sorted(os.environ.items())
+            if VARIABLES.match(k) and not PRIVATE.search(k)
+        },
     }
 
 
