@@ -34,8 +34,6 @@ CASES = [
     arg("ARG_MAX", "equal_elements", (3, 9), 1, low=0.25, high=0.25),
     Case("another_type", "ARG_MIN", 1, (Input((3, 9)), constant(np.int32(1), "i32")),
          "ArgMinOptions", {"outputType": "INT64"}, output_type="i32", refused=True),
-    Case("axis_of_a_run", "ARG_MAX", 1, (Input((3, 9)), Input((), "i32", low=0, high=2)),
-         "ArgMaxOptions", {"outputType": "INT32"}, output_type="i32", refused=True),
 ]  # fmt: skip
 CASES += integers(CASES, {"ARG_MAX": "i32", "ARG_MIN": "i32"})
 

@@ -29,7 +29,6 @@ CASES = [
     one_hot("rank_5", (2, 3, 2, 3), 5, 2),
     Case("truths", "ONE_HOT", 1, TRUTHS, "OneHotOptions", {"axis": -1}, output_type="bool"),
     Case("values_of_a_run", "ONE_HOT", 1, COUNTED, "OneHotOptions", {"axis": 0}),
-    Case("depth_of_a_run", "ONE_HOT", 1, DEEP, "OneHotOptions", {"axis": 0}, refused=True),
 ]
 CASES += integers(CASES, {"ONE_HOT": "i32 i64"}, ("values_of_a_run",))
 

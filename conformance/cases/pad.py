@@ -104,8 +104,6 @@ CASES = [
     dilate("one_element", (1, 1), 4, 4),
     Case("at_run_time", "DILATE", 1, (Input((2, 3)), Input((2,), "i32", low=1, high=3),
          constant(np.float32(0.0))), "DilateOptions", {}, refused=True, shapes=((2, 3),)),
-    Case("at_run_time", "PAD", 1, (Input((1, 2, 2, 3)), Input((4, 2), "i32", low=0, high=2)),
-         "PadOptions", {}, refused=True),
 ]  # fmt: skip
 CASES += integers(
     CASES, dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD", "DILATE", "STABLEHLO_PAD"), "i32 i64")

@@ -102,15 +102,6 @@ MEANS = [
     mean("large_magnitude", (1, 5, 5, 3), (1, 2), low=-1e30, high=1e30),
     mean("sum_over_65504", (1, 64, 64, 3), (1, 2), low=0, high=1000),
     mean("sum_over_65504_channels", (1, 2, 2, 4096), (3,), low=0, high=1000),
-    Case(
-        "axes_at_run_time",
-        "MEAN",
-        1,
-        (Input((2, 3, 4)), Input((1,), "i32", low=1, high=1)),
-        "ReducerOptions",
-        {"keepDims": True},
-        refused=True,
-    ),
 ]
 CASES = [
     *MEANS,

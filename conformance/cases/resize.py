@@ -84,15 +84,6 @@ CASES = [
     *rules("long", (1, 70_001, 1, 1), (65_537, 1)),
     *(nearest(case) for case in (*NEAREST, *rules("to_odd", (1, 5, 7, 6), (7, 16)))),
     resize("version_2", (1, 4, 4, 2), (6, 6), version=2),
-    Case(
-        "size_at_run_time",
-        "RESIZE_BILINEAR",
-        1,
-        (Input((1, 4, 4, 2)), Input((2,), "i32", low=6, high=6)),
-        "ResizeBilinearOptions",
-        {"alignCorners": False, "halfPixelCenters": False},
-        refused=True,
-    ),
 ]
 
 

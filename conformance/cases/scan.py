@@ -42,8 +42,6 @@ CASES = [
     host("exclusive_in_reverse", (3, 300), 1, ("exclusive", "reverse")),
     host("rank_1", (5000,), 0),
     host("rank_5", (2, 3, 2, 3, 5), 2),
-    Case("axis_of_a_run", "CUMSUM", 1, (Input((3, 9)), Input((), "i32", low=0, high=1)),
-         "CumsumOptions", {}, refused=True),
 ]  # fmt: skip
 CASES += integers(CASES, {"CUMSUM": "i32 i64"}, low=-(2**18), high=2**18)
 NODES = [

@@ -128,13 +128,8 @@ CASES = [
     cut("long", (1, 70_001, 1, 2), [0, 1, 0, 0], [1, 70_000, 1, 2]),
     cut("bool", (1, 5, 7, 5), [0, 1, 2, 1], [1, 4, 6, 5], dtype="bool"),
     cut("empty", ODD, [0, 2, 0, 0], [3, 2, 7, 5]),
-    Case("at_run_time", "STRIDED_SLICE", 1,
-         (Input((4, 5)), Input((2,), "i32", low=0, high=1), *[constant([4, 5], "i32")] * 2),
-         "StridedSliceOptions", dict.fromkeys(MASKS.values(), 0), refused=True),
     *[sliced(name, *given) for name, given in SLICES.items()],
     sliced("bool", (1, 5, 7, 5), (0, 1, 2, 1), (1, 3, -1, 3), "bool"),
     sliced("int64", (3, 5), (1, 2), (-1, 2), bounds="i64"),
-    Case("slice_at_run_time", "SLICE", 1, (Input((4, 5)), Input((2,), "i32", low=0, high=1),
-         constant([1, 2], "i32")), "SliceOptions", refused=True),
 ]  # fmt: skip
 CASES += integers(CASES, {"STRIDED_SLICE": "i32 i64", "SLICE": "i32 i64"})

@@ -77,7 +77,8 @@ class Plain:
         if made is None and refusal is not None:
             self.state.refusals[host.id] = refusal
             op = STORE if node.op == STORE else ""
-            made = replace(node, op=op, outputs=node.outputs[: len(host.writes)])
+            outputs = node.outputs[: len(host.writes)]
+            made = replace(node, op=op, inputs=self._reads(host), outputs=outputs)
         self.state.nodes.append(made or node)
 
     # ---- the node -----------------------------------------------------------------------------
@@ -94,8 +95,8 @@ class Plain:
         if row is None or host.refusal:
             other = state.table.arithmetic.get(host.title)
             op = STORE if other is not None and other.op == STORE else row.op if row else ""
-            reads = (*inputs, *map(state.tensor, host.implicit))
-            return Node(host.id, op, reads, outputs, **common), state.table.refusal(host)
+            read = self._reads(host)
+            return Node(host.id, op, read, outputs, **common), state.table.refusal(host)
         builder = state.builder(host, row, inputs)
         if state.planned is None and (reason := row_conditions.unmet(state.every, builder)):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
@@ -115,6 +116,11 @@ class Plain:
         if hidden or kept != given:
             node = replace(node, inputs=kept, outputs=(*outputs, *hidden))
         return node, refusal
+
+    def _reads(self, host: HostNode) -> tuple[int | None, ...]:
+        """Returns all tensors that the host's node reads, also those that the op has no place for:
+        partitions have to write them for a node that stays on the CPU."""
+        return (*self.state.operands(host), *map(self.state.tensor, host.implicit))
 
     def _ask_runs(self, builder: Builder) -> None:
         """Guesses the values that decide the node's shapes, or leaves the nodes that compute them

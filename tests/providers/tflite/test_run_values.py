@@ -395,3 +395,18 @@ def test_variables_beside_values(host: str) -> None:
         (_, ours), (_, theirs) = (hosts.invoke(one, [feed])[0] for one in (interpreter, other))
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert set(places(made).values()) == {"gpu"} and runs(made) == {(6, 0, 0)}
+
+
+def test_a_node_on_the_cpu_reads_what_its_op_has_no_place_for(host: str) -> None:
+    """An axis, which must be constant on the GPU, becomes an attribute of the op. The partition
+    that computes it has to write it for the host's kernel."""
+    model = Model()
+    x, value = model.input("x", (7, 2)), model.input("value", (1,), "i32")
+    axis = model.op("NEG", [value], shape=(1,), dtype="i32")
+    moved = model.op("TANH", [x], shape=(7, 2))
+    model.output(*added(model, "EXPAND_DIMS", [moved, axis], 3, "ExpandDimsOptions"))
+    data = model.to_bytes()
+    interpreter, made = on_gpu(data, host)
+    assert list(places(made).values()) == ["gpu", "gpu", "cpu"]
+    for number in (0, 1, 2, -1, -3, 1):
+        assert_same(interpreter, data, host, [X[:7, :2], ints(-number)])
