@@ -98,7 +98,7 @@ _LIMITS = (constant(np.int32(3), "i32"), constant(0.5), constant(0.1))
 CASES += [
     host(f"{what}_at_run_time", Input((9, 4)), Input((9,)), *_LIMITS[:k],
          Input((), _LIMITS[k].dtype, low=1, high=5), *_LIMITS[k + 1 :], refused=True)
-    for k, what in ((1, "overlap"), (2, "least"))  # a count may be told by a run
+    for k, what in ((1, "overlap"), (2, "least"))  # a run may decide the count
 ]  # fmt: skip
 # Pairs that share a third of their union, apart from others: which of equal ones comes first does
 # not change the scores.
