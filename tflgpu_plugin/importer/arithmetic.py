@@ -9,7 +9,8 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.ir import INT32, Array
+from tflgpu_plugin.importer.run_values import CLIPPED
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.extent import Extent
 from tflgpu_plugin.ir.symbolic import integer, integers, is_symbolic, symbolic
 from tflgpu_plugin.ops import evaluation
@@ -48,8 +49,8 @@ def fill(e: Builder) -> int:
 def steps(e: Builder) -> int:
     """Returns the numbers from input 0 to input 1 (exclusive) in steps of input 2."""
     given = [e.value(k) for k in range(3)]
-    if any(np.isin(n, (INT32.min, INT32.max)).any() for n in given if not symbolic(n)):
-        raise _unknown(e)  # values of a run that are beyond int32 were clipped to these
+    if any(np.isin(n, CLIPPED).any() for n in given if not symbolic(n)):
+        raise _unknown(e)
     if any(map(symbolic, given)):
         return _symbolic_steps(e, *(integer(value.reshape(())[()]) for value in given))
     try:

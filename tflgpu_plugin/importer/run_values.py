@@ -11,6 +11,9 @@ from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import State
 from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Shape, is_symbolic
 
+# What `numbers` makes of integers beyond int32.
+CLIPPED = (INT32.min, INT32.max - 1, INT32.max)
+
 
 def guess(state: State, builder: Builder) -> None:
     """Guesses the values of inputs of the graph that this node's shapes depend on."""
