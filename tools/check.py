@@ -1,4 +1,4 @@
-"""Runs everything that must be green, step by step, with a counted list at the end.
+"""Runs all checks in order and prints one line for each: its result, and how much it checked.
 
 Usage: python tools/check.py [daily|rest] [STEP...] [-- PYTEST ARGUMENTS]; without steps, all of
 them in order. `make test` runs `daily`, which takes some minutes: the quick steps, and a share of

@@ -27,6 +27,13 @@ def test_the_first_example_runs_on_every_python() -> None:
         assert set(imports) <= {"onnxruntime", "ai_edge_litert", "tflgpu_plugin"}
 
 
+def test_the_commands_of_a_checkout_are_shown() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = "".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    assert re.search(r"^make demo\b", blocks, re.MULTILINE)
+    assert re.search(r"^make test\b", blocks, re.MULTILINE)
+
+
 @pytest.mark.adapter
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_first_examples_run(number: int, tmp_path: Path) -> None:

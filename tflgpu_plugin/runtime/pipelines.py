@@ -160,8 +160,8 @@ class _Work:
         if not self.reported and len(self.done) + len(self.prepared) < len(self.missing):
             self.reported = True
             log.say(
-                f"tflgpu: the driver compiles {len(self.missing)} GPU kernels; "
-                "where it keeps a cache, this takes place once.",
+                f"tflgpu: the driver compiles {len(self.missing)} GPU kernels. A driver with a "
+                "cache does this only once.",
                 log.INFO,
             )
 
