@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from conformance.plugin.record import OUTCOMES, PASS, Header, Record
 
 # Columns of the matrix; others, which no row takes, share one.
-TYPES, OTHER = ("f32", "f16", "bf16", "i8", "u8", "bool"), "other"
+TYPES, OTHER = ("f32", "f16", "bf16", "i8", "u8", "i16", "bool"), "other"
 HOST = "the host's CPU kernels"  # who judges where a record does not say
 
 

@@ -1,4 +1,5 @@
-"""8-bit twins of the float32 cases, through the delegate, against the host's reference kernels."""
+"""Twins of 8 and 16 bits of the float32 cases, through the delegate, against the host's reference
+kernels."""
 
 from __future__ import annotations
 
@@ -15,10 +16,14 @@ from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
 from conformance.test_ops import describe
 from conformance.variants import quantized as quantized_cases
+from tflgpu_plugin.ir import SHORT
 
 CASES = [
     pytest.param(
-        family, case, id=f"{family}-{case.op}-{case.name}", marks=pytest.mark.dtype(case.name[:2])
+        family,
+        case,
+        id=f"{family}-{case.op}-{case.name}",
+        marks=pytest.mark.dtype(quantized_cases.dtype_of(case)),
     )
     for family, case in quantized_cases.twins()
 ]
@@ -29,7 +34,9 @@ CASES = [
 def test_case(
     family: str, case: Case, host_name: str, options: Mapping[str, Any], book: Book
 ) -> None:
-    who = describe("8 bits", family, case, host_name) | {"dtype": case.name[:2]}
+    dtype = quantized_cases.dtype_of(case)
+    kind = "16 bits" if dtype == SHORT else "8 bits"
+    who = describe(kind, family, case, host_name) | {"dtype": dtype}
     unknown = Record(**who, outcome=NOT_CONVERTIBLE)
     try:
         twin = quantized_cases.quantize(case)

@@ -1,5 +1,6 @@
-"""DEQUANTIZE and QUANTIZE: both 8-bit types, odd and empty-free shapes, values that saturate, ties,
-requantization, and what is refused. Values lie on both sides of zero points at the ends."""
+"""DEQUANTIZE and QUANTIZE: both 8-bit types and int16, odd and empty-free shapes, values that
+saturate, ties, requantization, and what is refused. Values lie on both sides of zero points at the
+ends."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tflgpu_plugin.ir import Quantization
 from tflgpu_plugin.ops.quantized import factor_numbers
 
 Shape = tuple[int, ...]
-LIMITS = {"i8": (-128, 127), "u8": (0, 255)}
+LIMITS = {"i8": (-128, 127), "u8": (0, 255), "i16": (-(2**15), 2**15 - 1)}
+VERSIONS = {"i8": 2, "u8": 1, "i16": 3}
 
 
 def scaled(scale: float, zero: int) -> Quantization:
@@ -22,14 +24,13 @@ def scaled(scale: float, zero: int) -> Quantization:
 
 
 def stored(shape: Shape, dtype: str, scale: float, zero: int) -> Input:
-    """Returns a fed 8-bit tensor that contains all values."""
+    """Returns a fed quantized tensor that may contain all values."""
     low, high = LIMITS[dtype]
     return Input(shape, dtype, low=low, high=high + 1, quantization=scaled(scale, zero))
 
 
 def dequantize(name: str, shape: Shape, dtype: str, scale: float = 0.037, zero: int = -7) -> Case:
-    version = 2 if dtype == "i8" else 1
-    return Case(name, "DEQUANTIZE", version, (stored(shape, dtype, scale, zero),))
+    return Case(name, "DEQUANTIZE", VERSIONS[dtype], (stored(shape, dtype, scale, zero),))
 
 
 def quantize(name: str, shape: Shape, dtype: str, scale: float, zero: int, **ends: float) -> Case:
@@ -39,10 +40,9 @@ def quantize(name: str, shape: Shape, dtype: str, scale: float, zero: int, **end
     )
 
 
-def again(name: str, source: Input, dtype: str, scale: float, zero: int) -> Case:
-    return Case(
-        name, "QUANTIZE", 1, (source,), output_type=dtype, output_quantization=scaled(scale, zero)
-    )
+def again(name: str, source: Input, dtype: str, scale: float, zero: int, version: int = 1) -> Case:
+    held = scaled(scale, zero)
+    return Case(name, "QUANTIZE", version, (source,), output_type=dtype, output_quantization=held)
 
 
 def factor(name: str, factor: float, shape: Shape = (3, 5, 7), dtype: str = "i32",
@@ -116,11 +116,23 @@ CASES = [
     again("uint8_to_int8", stored((1, 5, 5, 3), "u8", 0.1, 128), "i8", 0.1, 0),
     again("to_coarser", stored((1, 5, 5, 3), "i8", 0.1, 3), "i8", 0.37, -9),
     again("to_finer", stored((1, 5, 5, 3), "u8", 0.1, 3), "u8", 0.037, 90),
-    Case("int16", "QUANTIZE", 2, (Input((1, 5, 5, 3)),), output_type="i16",
-         output_quantization=scaled(1e-3, 0), refused=True),
-    Case("int16", "DEQUANTIZE", 3,
-         (Input((1, 5, 5, 3), "i16", low=-999, high=999, quantization=scaled(1e-3, 0)),),
-         refused=True),
+    *(dequantize(f"int16_rank_{len(s)}_{s[-1]}", s, "i16", 0.00073, 0) for s in SHAPES),
+    *(quantize(f"int16_rank_{len(s)}_{s[-1]}", s, "i16", 0.0003, 0) for s in SHAPES),
+    *(quantize(f"int16_{scale:g}", (6, 5000), "i16", scale, 0, low=-(2**15) * scale,
+               high=2**15 * scale)
+      for scale in (1e-5, 2.0**-15, 0.0173, 1.0, 3.7)),
+    quantize("int16_saturates", (1, 9, 9, 4), "i16", 1e-5, 0),
+    quantize("int16_halves", (6, 5000), "i16", 0.5, 0, low=-16384.0, high=16384.0),
+    again("int16_to_int8", stored((1, 9, 50, 3), "i16", 3e-4, 0), "i8", 0.1, -9),
+    again("int16_to_int8_saturates", stored((1, 9, 50, 3), "i16", 3e-4, 0), "i8", 0.01, 5),
+    again("int16_to_int8_finer", stored((1, 9, 50, 3), "i16", 1.0, 0), "i8", 0.3, 5),
+    again("int16_to_coarser", stored((1, 9, 500, 3), "i16", 3e-4, 0), "i16", 3.7e-4, 0),
+    again("int16_to_finer", stored((1, 9, 500, 3), "i16", 3e-4, 0), "i16", 2.3e-4, 0),
+    again("int16_by_halves", stored((1, 9, 500, 3), "i16", 1.0, 0), "i16", 2.0, 0),
+    # Of the hosts, only ai-edge-litert has these.
+    again("int8_to_int16", stored((1, 9, 50, 3), "i8", 0.1, 3), "i16", 3e-4, 0, 4),
+    again("int8_to_int16_saturates", stored((1, 9, 50, 3), "i8", 0.1, 3), "i16", 1e-4, 0, 4),
+    again("uint8_to_int16", stored((1, 9, 50, 3), "u8", 0.1, 128), "i16", 1.7e-3, 0, 4),
 ]  # fmt: skip
 
 NODES = [

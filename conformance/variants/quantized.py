@@ -1,5 +1,6 @@
-"""8-bit twins of the float32 cases: the same operator and shapes over int8 (weights per channel) or
-uint8 (as a whole) tensors, with the scales that a converter would choose.
+"""Quantized twins of the float32 cases: the same operator and shapes over int8 (weights per
+channel), uint8 (as a whole) or int16 (weights of int8 per channel) tensors, with the scales that a
+converter would choose.
 
 Judged by the rule of the op's row: exactly the numbers of the reference kernels unless it says how
 many levels of the output they may be off."""
@@ -18,7 +19,7 @@ from conformance.cases import Case, Input, all_cases
 from conformance.host import Outputs
 from conformance.models import tflite as models
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Quantization
+from tflgpu_plugin.ir import NUMPY_DTYPES, SHORT, Quantization
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 Array = npt.NDArray[Any]
@@ -35,9 +36,9 @@ AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNEC
 BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "FULLY_CONNECTED": 2}
 FIRST = {"TRANSPOSE_CONV": 2}  # place of the input that a weight multiplies
 FIXED = {
-    "SOFTMAX": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
-    "LOGISTIC": {"i8": (1 / 256, -128), "u8": (1 / 256, 0)},
-    "TANH": {"i8": (1 / 128, 0), "u8": (1 / 128, 128)},
+    "SOFTMAX": {"i8": (1 / 256, -128), "u8": (1 / 256, 0), "i16": (1 / 32768, 0)},
+    "LOGISTIC": {"i8": (1 / 256, -128), "u8": (1 / 256, 0), "i16": (1 / 32768, 0)},
+    "TANH": {"i8": (1 / 128, 0), "u8": (1 / 128, 128), "i16": (1 / 32768, 0)},
     "LOG_SOFTMAX": {"i8": (16 / 256, 127), "u8": (16 / 256, 255)},
 }
 # Operators without kernels for 8 bits, or with state.
@@ -62,11 +63,15 @@ MIN_VALUE, MAX_VALUE = 1e-6, 1e4  # of the values of sensible scales
 
 def twins() -> Iterator[tuple[str, Case]]:
     """Returns (family, twin) for every case that has one; int8 and uint8 alternate within an
-    operator, whose first case has both."""
+    operator, whose first case has both. Operators that take int16 have twins of that type, too."""
     turn: dict[str, int] = {}
     for family, cases in all_cases().items():
         for case in cases:
-            if case.refused or case.op in LEFT_OUT or _float_only(case.op) or not _plain(case):
+            if case.refused or not _plain(case):
+                continue
+            if HOST_OPS[case.op].short:
+                yield family, replace(case, name=f"{SHORT}_{case.name}")
+            if case.op in LEFT_OUT or _float_only(case.op):
                 continue
             turn[case.op] = turn.get(case.op, -1) + 1
             both = ("u8", "i8")
@@ -78,6 +83,11 @@ def _float_only(op: str) -> bool:
     """Whether the operator's row excludes tensors of 8 bits."""
     types = HOST_OPS[op].types
     return bool(types) and "i8" not in types
+
+
+def dtype_of(twin: Case) -> str:
+    """Returns the type of a twin."""
+    return twin.name.split("_", 1)[0]
 
 
 def _plain(case: Case) -> bool:
@@ -98,7 +108,7 @@ def _plain(case: Case) -> bool:
 def quantize(case: Case) -> Case:
     """Returns the twin; its dtype is the first part of its name. Raises ValueError if the host
     gives no results from which a scale could be chosen."""
-    dtype = case.name[:2]
+    dtype = dtype_of(case)
     inputs = list(case.inputs)
     biased = BIASES.get(case.op)
     weights = 1 if case.op in AXES else None
@@ -120,9 +130,9 @@ def quantize(case: Case) -> Case:
         inputs[weights] = w = weights_of(w, dtype, AXES[case.op])
         bias = inputs[biased] if biased is not None and biased < len(inputs) else None
         if bias is not None and biased is not None:
-            inputs[biased] = bias_of(bias, x, w)
+            inputs[biased] = bias_of(bias, x, w, "i64" if dtype == SHORT else "i32")
     output = _output(case, first, dtype)
-    version = VERSIONS.get(case.op, 2) if dtype == "i8" else 1
+    version = VERSIONS.get(case.op, 2) if dtype != "u8" else 1
     return replace(
         case, inputs=tuple(inputs), output_type=dtype, output_quantization=output,
         version=max(case.version, version),
@@ -136,8 +146,10 @@ def _range(value: Input) -> tuple[float, float]:
 
 
 def quantization_of(low: float, high: float, dtype: str) -> Quantization:
-    """Returns the asymmetric quantization of a range, which includes zero."""
+    """Returns the quantization of a range: asymmetric with zero included, symmetric for int16."""
     low, high = min(low, 0.0), max(high, 0.0)
+    if dtype == SHORT:
+        return Quantization((float(np.float32(max(-low, high) / 32767 or 1.0)),), (0,))
     scale = float(np.float32((high - low) / 255 or 1.0))
     least = -128 if dtype == "i8" else 0
     return Quantization((scale,), (int(np.clip(round(least - low / scale), least, least + 255)),))
@@ -145,22 +157,24 @@ def quantization_of(low: float, high: float, dtype: str) -> Quantization:
 
 def stored(value: Input, quantization: Quantization, dtype: str) -> Input:
     """Returns a float32 input quantized; without data, one that may be fed any of its values."""
-    least = -128 if dtype == "i8" else 0
+    kind = np.dtype(NUMPY_DTYPES[dtype])
+    least, most = np.iinfo(kind).min, np.iinfo(kind).max
     if value.data is None:
-        return replace(value, dtype=dtype, low=least, high=least + 256, quantization=quantization)
+        return replace(value, dtype=dtype, low=least, high=most + 1, quantization=quantization)
     steps = np.round(value.data / quantization.scale[0]) + quantization.zero_point[0]
-    data = np.clip(steps, least, least + 255).astype("int8" if dtype == "i8" else "uint8")
+    data = np.clip(steps, least, most).astype(kind)
     return replace(value, dtype=dtype, data=data, quantization=quantization)
 
 
 def weights_of(value: Input, dtype: str, axis: int | None) -> Input:
-    """Returns weights: int8 with a scale per index along `axis` (None: a single scale), uint8 with
-    a single scale."""
+    """Returns weights: uint8 with a single scale, else int8 with a scale per index along `axis`
+    (None: a single scale)."""
     if value.data is None:
         largest = max(-value.low, value.high)
         symmetric = Quantization((float(np.float32(largest / 127)),), (0,))
-        quantization = symmetric if dtype == "i8" else quantization_of(value.low, value.high, dtype)
-        return stored(value, quantization, dtype)
+        if dtype != "u8":
+            return stored(value, symmetric, "i8")
+        return stored(value, quantization_of(value.low, value.high, dtype), dtype)
     if dtype == "u8":
         return stored(value, quantization_of(*_range(value), dtype), dtype)
     others = tuple(k for k in range(value.data.ndim) if axis is not None and k != axis)
@@ -172,13 +186,14 @@ def weights_of(value: Input, dtype: str, axis: int | None) -> Input:
     return replace(value, dtype="i8", data=data, quantization=quantization)
 
 
-def bias_of(value: Input, x: Input, weights: Input) -> Input:
-    """Returns an int32 bias in the scale of the sums of these quantized inputs and weights."""
+def bias_of(value: Input, x: Input, weights: Input, dtype: str = "i32") -> Input:
+    """Returns a bias of integers in the scale of the sums of these quantized inputs and weights."""
     assert x.quantization is not None and weights.quantization is not None
     scales = np.array(weights.quantization.scale) * x.quantization.scale[0]
     quantization = Quantization(tuple(float(s) for s in scales), (0,) * len(scales))
-    data = None if value.data is None else np.round(value.data / scales).astype(np.int32)
-    return replace(value, dtype="i32", data=data, quantization=quantization, low=-999, high=999)
+    whole = None if value.data is None else np.round(value.data / scales)
+    data = None if whole is None else whole.astype(NUMPY_DTYPES[dtype])
+    return replace(value, dtype=dtype, data=data, quantization=quantization, low=-999, high=999)
 
 
 def _output(case: Case, first: Quantization | None, dtype: str) -> Quantization:

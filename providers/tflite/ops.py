@@ -21,7 +21,7 @@ from typing import Any
 from tflgpu_plugin.ir import STORE, Condition, HostOp, Refusal, operands, table
 from tflgpu_plugin.providers import Table, arithmetic
 
-from . import conditions as need, flexbuffers, loops, params
+from . import conditions as need, flexbuffers, int16, loops, params
 
 DETECTION = "CUSTOM TFLite_Detection_PostProcess"
 # MediaPipe's operators.
@@ -355,7 +355,7 @@ def _rows() -> tuple[HostOp, ...]:
     )  # fmt: skip
 
 
-HOST_OPS: dict[str, HostOp] = table(_rows())
+HOST_OPS: dict[str, HostOp] = table(int16.marked(_rows()))
 
 
 def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostOp]:

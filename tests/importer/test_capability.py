@@ -304,9 +304,31 @@ def test_scales_that_make_no_sense(scale: float) -> None:
 
 
 def test_int16() -> None:
-    assert ask(quantized(dtype="i16")) == (
+    """Rows say whether the operator takes int16, whose zero point is 0."""
+    assert code(ask(short("LOG_SOFTMAX"))) == "dtype.unsupported"
+    assert ask(short("LOG_SOFTMAX")) == (
         "Tensor 'sum' holds int16 values; quantized tensors must be int8 or uint8."
     )
+    assert ask(short("RESHAPE")) is None
+    assert ask(short("RESHAPE", (7,))) == (
+        "Tensor 'sum' holds int16 values with a zero point, which must be 0."
+    )
+
+
+def test_scales_of_int16_are_compared_more_closely() -> None:
+    """A relative difference of 1e-5 is a third of a step of the largest number."""
+    for dtype, alike in (("i16", False), ("i8", True)):
+        other = Quantization((0.5 * (1 + 1e-5),), (0,))
+        found = ask(short("MAXIMUM", dtype=dtype, op="maximum", sum=other))
+        assert (found is None) == alike, found
+
+
+def short(row: str, zero: tuple[int, ...] = (0,), dtype: str = "i16", **more: Any) -> Graph:
+    """Returns a graph of one node of this row with tensors of int16."""
+    held = dict.fromkeys(("x", "y", "sum"), Quantization((0.5,), zero)) | {"op": "add"} | more
+    graph = quantized(dtype=dtype, **held)
+    node = replace(graph.nodes[0], row=ops.HOST_OPS[row])
+    return replace(graph, nodes=(node,))
 
 
 def test_stored_numbers_must_mean_the_same() -> None:

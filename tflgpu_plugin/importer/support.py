@@ -17,7 +17,15 @@ from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.quantization import COUNTS, INT32, STORED, alike, is_integer, real
+from tflgpu_plugin.ir.quantization import (
+    COUNTS,
+    INT32,
+    STORED,
+    alike,
+    is_integer,
+    real,
+    short,
+)  # fmt: skip
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import in_range
 from tflgpu_plugin.ir.target import Target
@@ -169,6 +177,11 @@ def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:
     return tuple(kind for kind in types if kind != BFLOAT16 or row is None or row.bfloat16)
 
 
+def of_short(row: HostOp | None) -> bool:
+    """Whether a row takes quantized int16."""
+    return row is not None and row.short
+
+
 def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal | None:
     states, types, known = _states(graph, node), op.types, folded(graph, node)
     for index in node.inputs:
@@ -178,18 +191,26 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
         if reason := without_kernel(tensor, node.row):
             return reason
         scaled = "f32" in types and not known and (tensor.dtype in STORED or real(tensor))
-        whole = tensor.dtype == "i16"
-        if scaled or (whole and ("i16" in types or any(tensor is state for state in states))):
+        whole = tensor.dtype == "i16" and (
+            "i16" in types or any(tensor is state for state in states)
+        )
+        if short(tensor) and not (whole or known or of_short(node.row)):
+            return _of_8_bits(tensor)
+        if scaled or whole:
             if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
                 return reason.reworded(f"{_held(tensor)}{reason}")
             continue
         if op.takes(tensor.dtype):
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
-            wanted = "quantized tensors must be int8 or uint8"
-            return Refusal("dtype.unsupported", f"{_held(tensor)}; {wanted}.")
+            return _of_8_bits(tensor)
         return of_other_types(tensor, _name(node), type_names(of_host(types, node.row)))
     return None
+
+
+def _of_8_bits(tensor: Tensor) -> Refusal:
+    sentence = f"{_held(tensor)}; quantized tensors must be int8 or uint8."
+    return Refusal("dtype.unsupported", sentence)
 
 
 def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) -> Refusal:
@@ -235,6 +256,8 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
         return Refusal("option.quantized", " and the option enable_quantized_inference is off.")
     if tensor.quantization is None:
         return Refusal("quantization.missing", " that are not quantized: it has no scale.")
+    if short(tensor) and any(tensor.quantization.zero_point):
+        return Refusal("quantization.unsupported", " with a zero point, which must be 0.")
     if tensor.data is None and len(tensor.quantization.scale) > 1:
         sentence = " computed at run time with a scale per channel; only constants may have that."
         return Refusal("quantization.unsupported", sentence)

@@ -17,8 +17,8 @@ from tflgpu_plugin.ir.plan import (
     Buffer, Dispatch, Forgotten, Pack, Pipeline, Plan, Port, Symbols, Weight, contents,
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import (
-    COUNTS, EVEN, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, STORED, Levels, alike, fixed_point,
-    levels, quantized, is_integer,
+    COUNTS, EVEN, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, SHORT, STORED, Levels, alike,
+    fixed_point, levels, quantized, is_integer, short,
 )  # fmt: skip
 from tflgpu_plugin.ir.refusal import CODES, OTHER, Impossible, Refusal, Unfit, code_of
 from tflgpu_plugin.ir.target import Target
@@ -40,6 +40,7 @@ __all__ = [
     "ONE",
     "OTHER",
     "ROLES",
+    "SHORT",
     "STORE",
     "STORED",
     "Array",
@@ -91,6 +92,7 @@ __all__ = [
     "planar",
     "quantized",
     "renamed",
+    "short",
     "sliced",
     "smaller",
     "table",

@@ -117,7 +117,8 @@ class HostOp:
     host's order). `outputs` are the roles of the supported outputs, "value*" for any number of
     them; None for all that the operator has. `types` are the dtypes that a node may read and write,
     where they are not those of `op`. `bfloat16`: the host has bfloat16 kernels, too, which move the
-    bits, or compute in float32 and round (`rounds`). `conditions` take the builder and return a
+    bits, or compute in float32 and round (`rounds`). `short`: it has kernels for quantized int16,
+    too, whose numbers the op computes. `conditions` take the builder and return a
     refusal where the node cannot run (without `build`, its inputs are in the order of the op);
     their docstrings are on the page of operators. `spreads`: the result has the shape to which all
     inputs broadcast; `stated`: it has the shape that the model states. `chance`: results are
@@ -145,6 +146,7 @@ class HostOp:
     bounds: str = ""
     bfloat16: bool = False
     rounds: bool = False
+    short: bool = False
     longer: HostOp | None = None
     fragile: bool = False
 

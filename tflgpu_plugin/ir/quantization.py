@@ -1,9 +1,9 @@
 """Affine quantization: the scales, levels and factors that passes, ops and the conversion of inputs
 and outputs need.
 
-On the device a quantized tensor holds float32 values, scale * (stored - zero point); 8-bit integers
-exist only in inputs and outputs. Plain integers of 8 and 16 bits have the quantization `NUMBERS`;
-plain int32 and int64 tensors (`is_integer`) are int32 on the device."""
+On the device a quantized tensor holds float32 values, scale * (stored - zero point); integers of 8
+and 16 bits exist only in inputs and outputs. Plain integers of these types have the quantization
+`NUMBERS`; plain int32 and int64 tensors (`is_integer`) are int32 on the device."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import numpy as np
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
 
 STORED = ("i8", "u8")
+SHORT = "i16"  # a real number in TFLite, whose zero point is 0
 WIDER = ("i16", "u16", "i32", "i64")  # real numbers with the rounding EVEN, else plain integers
 COUNTS = ("i32", "i64")  # plain integers, such as indices
 INT32 = np.iinfo(np.int32)  # the range of integers on the device
@@ -24,9 +25,9 @@ EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 FACTOR_UNIT = 1 << 15  # splits a 31-bit fraction in two parts, which float32 holds exactly
 ONE, LEAST_SHIFT = 1 << 31, -31  # of factors in fixed point: the number 1, and the least exponent
-ALIKE = (
-    1e-4  # scales with a smaller relative difference give the same levels: 255 steps differ by 0.03
-)
+# Scales with a smaller relative difference give the same levels: 255 steps differ by 0.03, and so
+# do 65,535 steps of int16.
+ALIKE, ALIKE_SHORT = 1e-4, 4e-7
 
 
 class Levels(NamedTuple):
@@ -38,8 +39,14 @@ class Levels(NamedTuple):
 
 
 def quantized(tensor: Tensor) -> bool:
-    """Whether the host stores the tensor as 8-bit integers that represent real numbers."""
-    return tensor.dtype in STORED and tensor.quantization is not None
+    """Whether the host stores the tensor as integers of 8 or 16 bits that represent real numbers
+    (of 16 bits, without the rounding EVEN)."""
+    return tensor.quantization is not None and (tensor.dtype in STORED or short(tensor))
+
+
+def short(tensor: Tensor) -> bool:
+    """Whether the host stores the tensor as int16, and computes with these in fixed point."""
+    return tensor.dtype == SHORT and tensor.quantization is not None and not even(tensor)
 
 
 def real(tensor: Tensor) -> bool:
@@ -80,7 +87,7 @@ def scales(tensors: Iterable[Tensor | None]) -> list[np.float32] | None:
 
 
 def levels(tensor: Tensor) -> Levels:
-    """Returns the levels of an 8-bit tensor that is quantized per tensor."""
+    """Returns the levels of a tensor of 8 or 16 bits that is quantized per tensor."""
     scale, zero = parameters(tensor)
     limits = np.iinfo(NUMPY_DTYPES[tensor.dtype])
     return Levels(scale, limits.min - zero, limits.max - zero)
@@ -96,7 +103,8 @@ def alike(a: Tensor, b: Tensor) -> bool:
     if len(a.quantization.scale) != 1 or len(b.quantization.scale) != 1:
         return False
     (scale, zero), (other, other_zero) = parameters(a), parameters(b)
-    return zero == other_zero and abs(scale - other) <= ALIKE * max(scale, other)
+    limit = ALIKE_SHORT if short(a) or short(b) else ALIKE
+    return zero == other_zero and abs(scale - other) <= limit * max(scale, other)
 
 
 def nearest(value: float, scale: float) -> float:

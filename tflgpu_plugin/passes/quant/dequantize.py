@@ -8,7 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import FOLDED, Array, Graph, Node, Quantization, Tensor, merged, quantization
+from tflgpu_plugin.ir import (
+    FOLDED,
+    SHORT,
+    Array,
+    Graph,
+    Node,
+    Quantization,
+    Tensor,
+    merged,
+    quantization,
+)  # fmt: skip
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -110,10 +120,12 @@ def dequantized(source: Tensor) -> Array | None:
 
 def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
     """Dequantizes constants in place; they keep their quantization, which says what type is
-    stored."""
+    stored. An op that has int16 among its types takes the stored numbers."""
     made = (n for n in graph.nodes if n.op not in ("", FOLDED))
     readers = [n for n in made if ops.quantizes(n) != "from"]
-    for index in {t for node in readers for t in node.reads} - set(graph.outputs):
+    whole = {t for n in readers if SHORT in ops.rows()[n.op].types for t in n.reads}
+    whole = {t for t in whole if graph.tensors[t].dtype == SHORT}
+    for index in {t for node in readers for t in node.reads} - whole - set(graph.outputs):
         tensor = tensors[index]
         if quantization.real(tensor) and tensor.data is not None:
             assert tensor.quantization is not None

@@ -12,7 +12,17 @@ from math import inf, prod
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import COUNTS, Array, EpilogueOp, Graph, Node, Tensor, planar, quantization
+from tflgpu_plugin.ir import (
+    COUNTS,
+    STORED,
+    Array,
+    EpilogueOp,
+    Graph,
+    Node,
+    Tensor,
+    planar,
+    quantization,
+)
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.ops.reduce_forms import reduced_axes
@@ -134,7 +144,9 @@ def _limited(result: Tensor, limits: tuple[float, float]) -> quantization.Levels
 
 
 def _raw(tensor: Tensor) -> Tensor:
-    return replace(tensor, name=f"{tensor.name}, not rounded", dtype="f32", quantization=None)
+    """Returns the tensor before rounding. That of one with 16 bits stays float32."""
+    return replace(tensor, name=f"{tensor.name}, not rounded", dtype="f32", quantization=None,
+                   wide=tensor.wide or tensor.dtype not in STORED)  # fmt: skip
 
 
 def _on_levels(graph: Graph, node: Node, tensor: int) -> bool:

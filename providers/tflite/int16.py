@@ -1,0 +1,22 @@
+"""The operators whose kernels in the hosts take quantized int16 ("16x8": with weights of int8), and
+whose ops here compute exactly their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tflgpu_plugin.ir import HostOp
+
+MOVES = """
+BATCH_TO_SPACE_ND BROADCAST_TO CONCATENATION EXPAND_DIMS GATHER GATHER_ND MAXIMUM MAX_POOL_2D
+MINIMUM MIRROR_PAD PACK PAD PADV2 RESHAPE RESIZE_NEAREST_NEIGHBOR SLICE SPACE_TO_BATCH_ND SPLIT
+SPLIT_V SQUEEZE STRIDED_SLICE TILE TRANSPOSE UNPACK
+"""
+CONVERTS = "DEQUANTIZE QUANTIZE"
+OPERATORS = frozenset(f"{MOVES} {CONVERTS}".split())
+
+
+def marked(rows: Iterable[HostOp]) -> tuple[HostOp, ...]:
+    """Returns the rows, with `short` set for these operators."""
+    return tuple(replace(row, short=True) if row.name in OPERATORS else row for row in rows)
