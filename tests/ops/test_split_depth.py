@@ -14,6 +14,8 @@ from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops.tiles import choose_tile, larger
+from tflgpu_plugin.runtime.adapter import _limited
+from tflgpu_plugin.runtime.device import AdapterInfo
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,20 @@ def test_small_maps_are_split_by_channels(
     for target in (TARGET, Target(vendor="amd", tuning={**DIRECT, "split_k": "never"})):
         labels = [d.label for d in compiler.compile(graph, target).dispatches]
         assert "sum_parts" not in labels
+
+
+def test_discrete_adapters_take_more_parts() -> None:
+    """12,544 threads of 128 iterations nearly fill an integrated adapter. A discrete one holds
+    65,536: eight parts, the least that are not fewer, of 16 iterations each."""
+    b = Net()
+    source, weights = b.input((1, 14, 14, 512)), b.constant(np.zeros((512, 1, 1, 512), np.float32))
+    graph = b.graph(b.op("conv_2d", source, weights, None, **WINDOW))
+    found = []
+    for kind in ("integrated", "discrete"):
+        info = AdapterInfo("GPU", "nvidia", "driver", "Vulkan", kind, 1, 2)
+        plan = compiler.compile(graph, _limited(info, frozenset()))
+        found += [d.groups[2] for d in plan.dispatches if d.label == "conv"]
+    assert found == [1, 8]
 
 
 @pytest.mark.parametrize(("lanes", "pixels", "parts"), [(32, 14, 1), (64, 14, 4), (64, 28, 1)])

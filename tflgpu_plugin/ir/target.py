@@ -13,6 +13,7 @@ class Target:
 
     `subgroup_size` is measured with a kernel, and 0 unless subgroup shuffles passed the self-test
     on this adapter; `least_subgroup` is the size in small workgroups, 0 on software adapters.
+    `threads`: invocations that fill the adapter; a layer with fewer may be split into more.
     `vendor` is one of nvidia, amd, intel, apple, arm, qualcomm, software, unknown. `tuning` holds
     choices made on the device: settings of kernels (see `compile.tuning`), and for a form
     "never" or "always". `without` names the forms and ops that the user refuses. `half`: the user
@@ -27,6 +28,7 @@ class Target:
     features: frozenset[str] = frozenset()
     subgroup_size: int = 0
     least_subgroup: int = 0
+    threads: int = 1 << 14
     max_storage_buffers: int = 8
     max_binding_bytes: int = 128 << 20
     max_buffer_bytes: int = 256 << 20

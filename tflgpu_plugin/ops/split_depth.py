@@ -15,12 +15,13 @@ from tflgpu_plugin.ops.forms import Form, Problem
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Launch, Lowering
 from tflgpu_plugin.ops.packing import VECTOR_BYTES
 from tflgpu_plugin.ops.product import Product, multiply
-from tflgpu_plugin.ops.tiles import WAITING_THREADS, Tile, larger
+from tflgpu_plugin.ops.tiles import Tile, larger
 
 # Least iterations of a thread for which another launch pays, and least iterations of a part; the
-# same for so few threads (4 times as many if subgroups have 64 lanes) that most of a GPU is idle.
+# same where the product has at most a quarter of the threads that fill the GPU (with subgroups of
+# 64 lanes: as many).
 MIN_SERIAL, MIN_PART = 256, 32
-FEW_THREADS, FEW_SERIAL, FEW_PART = 1 << 12, 64, 16
+IDLE, FEW_SERIAL, FEW_PART = 4, 64, 16
 MAX_PARTS = 16
 
 
@@ -51,7 +52,7 @@ def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) ->
         return 1
     serial = blocks.taps * -(-blocks.depth // tile.step)
     threads = -(-product.address.pixels // tile.pixels) * blocks.count
-    few = threads * 32**2 <= FEW_THREADS * low.target.workgroup(32) ** 2
+    few = IDLE * threads * 32**2 <= low.target.threads * low.target.workgroup(32) ** 2
     cheap = few or _added_by_the_next(low, node)
     least, left = (FEW_SERIAL, FEW_PART) if cheap else (MIN_SERIAL, MIN_PART)
     found = 1
@@ -61,7 +62,7 @@ def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) ->
         found < MAX_PARTS
         and blocks.depth % (8 * found) == 0
         and blocks.depth >= 2 * found * together
-        and (forced or (threads * found < WAITING_THREADS and serial >= 2 * found * left))
+        and (forced or (threads * found < low.target.threads and serial >= 2 * found * left))
     ):
         found *= 2
     fits = blocks.count * blocks.block_vectors * VECTOR_BYTES <= low.target.storage_bytes

@@ -39,6 +39,7 @@ LIMITS = {  # WebGPU's names, and ours in tg_adapter
     "max-storage-buffers-per-shader-stage": "max_storage_buffers",
 }
 MAPPING = "mappable-primary-buffers"
+THREADS = {"discrete": 1 << 16}  # that such an adapter holds at once
 SHARED_MEMORY = ("integrated", "software")  # kinds whose mapped buffers are not slow for the GPU
 
 _DRIVERS = {
@@ -199,5 +200,6 @@ def _limited(info: AdapterInfo, features: frozenset[str]) -> Target:
         max_storage_buffers=min(8, info.limit("max-storage-buffers-per-shader-stage", 8)),
         max_binding_bytes=info.limit("max-storage-buffer-binding-size", 128 << 20),
         max_buffer_bytes=info.limit("max-buffer-size", 256 << 20),
+        threads=THREADS.get(info.kind, Target.threads),
         max_groups=info.limit("max-compute-workgroups-per-dimension", 65_535),
     )
