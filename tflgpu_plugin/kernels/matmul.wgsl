@@ -6,17 +6,14 @@
 //   ahead       slices of the depth that are loaded before they are multiplied
 //
 // The loop is nested, because some drivers end a loop after 65,535 iterations.
-@each r in 4;
+@each r in 4, c in 4;
 @macro multiply(together) {
 @for u in TOGETHER {
       let at[u] = k + u;
-  @for c in 4 {
-    @if TRANSPOSED {
-      let w[c][u] = load_b(b[c] + at[u] * p.b_slice);
-    } @else {
+      @if TRANSPOSED: let w[c][u] = load_b(b[c] + at[u] * p.b_slice);
+  @for c in 4 if !TRANSPOSED {
       let k[c][u] = 4u * at[u] + c;
       let w[c][u] = select(vec4f(0.0), load_b(b_base + min(k[c][u], p.depth - 1u) * p.b_row), k[c][u] < p.depth);
-    }
   }
       let v[r][u] = load_a(a[r] + at[u] * p.a_slice);
 }
@@ -44,7 +41,7 @@
   var sum[r] = vec4f(0.0);
 @if TRANSPOSED {
   let b_base = b_batch + 4u * slice * p.b_row;
-  let b[r] = b_base + min(r, p.columns - 1u - 4u * slice) * p.b_row;
+  let b[c] = b_base + min(c, p.columns - 1u - 4u * slice) * p.b_row;
 } @else {
   let b_base = b_batch + slice * p.b_slice;
 }
@@ -62,7 +59,5 @@
 }
   }
   let epilogue = epilogue_y(slice);
-@for r in 4 {
   if (row + r < p.rows) { store_y(y_base + (row + r) * p.y_row, epilogue, sum[r]); }
-}
 }

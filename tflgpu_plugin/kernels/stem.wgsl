@@ -13,12 +13,10 @@
 // Weights: [block][tap][channel][slice] of vec4 over output channels. The last invocation of a row computes its last pixels,
 // some of them a second time, so that threads do not diverge.
 @let REACH = KERNEL + (PIXELS - 1) * STRIDE;
-@each j in PIXELS, q in SLICES;
+@each j in PIXELS, q in SLICES, t in REACH;
 // Computes which of the elements that the taps from `tap` on cover are inside of x.
 @macro look() {
-@for t in REACH {
       @if edges[t]: let ok[t] = u32(left + i32(tap + t)) < p.in_w;
-}
 }
 // Adds the products of KERNEL taps of a row from `tap` on, for all channels.
 @macro add_taps() {
@@ -47,9 +45,7 @@
   let batch = min(wi.z, p.planes - 1u);
   let top = i32(row * p.stride_h) - p.before_h;
   let left = i32(column * STRIDE) - p.before_w;
-@for t in REACH {
   let x[t] = u32(left + i32(t)) * p.x_pixel;  // a negative position wraps to a large one
-}
 @if !PARTS {
   let tap = 0u;
 @look();
@@ -69,9 +65,8 @@
 @look();
 @add_taps();
       }
-} @else {
-@add_taps();
 }
+@if !PARTS: @add_taps();
     }
   }
   // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.

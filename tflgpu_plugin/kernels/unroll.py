@@ -5,9 +5,11 @@ A kernel file is WGSL with these additions, which are resolved when the kernel i
 * `PIXELS`: the variant's `pixels`, or a constant of `@let SHARE = ...;`, as a u32 literal. A word
   in capitals that the file declares with `const` is WGSL's own. `LOAD(i)` calls the function that
   the constant names.
-* `@for j in PIXELS { ... }`: repeats the lines for each j from 0; `1..PIXELS` begins at 1, and
-  `j in PIXELS, q in SLICES` nests. Inside, `sum[j][q]` is a variable of its own, `sum0_1`.
-* `@each j in PIXELS, q in SLICES;`: repeats each following line that names j for each j.
+* `@for j in PIXELS { ... }`: repeats the lines for each j from 0; `1..PIXELS` begins at 1,
+  `j in PIXELS, q in SLICES` nests, and with `j in PIXELS if SHARED` there are lines only then.
+  Inside, `sum[j][q]` is a variable of its own, `sum0_1`.
+* `@each j in PIXELS, q in SLICES;`: repeats each following line that names j for each j. The
+  condition of such a line may name j, too.
 * `@if SHARED && STEP > 1 { ... } @else { ... }`: selects a block, without a scope of its own;
   `@if SHARED: let x = 0u;` is a block of one line.
 * `@macro load(j, u) { ... }`, called as a line `@load(j, 0);`: names lines that occur repeatedly.
@@ -62,8 +64,10 @@ def _lines(text: str) -> Iterator[str]:
         elif found := _LET.match(line):
             yield f"{{% set {found[1].lower()} = {_value(found[2])} %}}\n"
         elif found := _CALL.match(line):
-            condition = f"if {_value(found[1])}" if found[1] else "if true"
-            yield f"{{% {condition} %}}{{{{ {found[2]}({_value(found[3])}) }}}}{{% endif %}}\n"
+            bound = {name for block in blocks for name in block[1]}
+            call = f"{{{{ {found[2]}({_value(found[3])}) }}}}"
+            begins, ends = _repeated(found[1] or "true", found[3], bound, each)
+            yield f"{begins}{call}{ends}\n"
         else:
             bound = {name for block in blocks for name in block[1]}
             yield _statement(line, bound, each, own)
@@ -75,18 +79,29 @@ def _statement(line: str, bound: Set[str], each: Mapping[str, str], own: Set[str
     if single:
         line = single[1] + single[3]
     code = line.partition("//")[0]
-    words = {*_NAME.findall("".join(_JINJA.split(code)[::2]))} - bound
-    loops = [(name, span) for name, span in each.items() if name in words]
-    if loops and code.count("{") != code.count("}"):
+    named = " ".join(_JINJA.split(code)[::2])
+    names = bound | _named(named, bound, each).keys()
+    if names > bound and code.count("{") != code.count("}"):
         raise ValueError(f"a line that begins or ends a block cannot be repeated: {line}")
-    names = bound | {name for name, _ in loops}
     made = _written(line, names, own, bool(each or bound))
-    if not single and not loops:
+    if not single and names == bound:
         return f"{made}\n"
-    begins, ends = _loops(loops)
-    if single:
-        begins, ends = f"{{% if {_value(single[2])} %}}{begins}", f"{ends}{{% endif %}}"
+    begins, ends = _repeated(single[2] if single else "true", named, bound, each)
     return f'{begins}{made}{{{{ "\\n" }}}}{ends}\n'
+
+
+def _named(code: str, bound: Set[str], each: Mapping[str, str]) -> dict[str, str]:
+    """Returns the loops of `@each` that repeat a line with this code: the bounds by name."""
+    words = {*_NAME.findall(code)} - bound
+    return {name: span for name, span in each.items() if name in words}
+
+
+def _repeated(
+    condition: str, code: str, bound: Set[str], each: Mapping[str, str]
+) -> tuple[str, str]:
+    """Returns the opening and closing Jinja2 text of a line with a condition and repetitions."""
+    begins, ends = _loops([*_named(code, bound, each).items()])
+    return f"{begins}{{% if {_value(condition)} %}}", f"{{% endif %}}{ends}"
 
 
 def _block(kind: str, head: str) -> tuple[tuple[str, ...], str, str]:
@@ -96,8 +111,12 @@ def _block(kind: str, head: str) -> tuple[tuple[str, ...], str, str]:
     if kind == "macro":
         names = tuple(_NAME.findall(head[head.index("(") :]))
         return names, f"{{% macro {head} %}}", "{% endmacro %}"
-    loops = _spans(head)
-    return tuple(name for name, _ in loops), *_loops(loops)
+    spans, _, condition = head.partition(" if ")
+    loops = _spans(spans)
+    begins, ends = _loops(loops)
+    if condition:
+        begins, ends = f"{{% if {_value(condition)} %}}{begins}", f"{ends}{{% endif %}}"
+    return tuple(name for name, _ in loops), begins, ends
 
 
 def _spans(head: str) -> list[tuple[str, str]]:

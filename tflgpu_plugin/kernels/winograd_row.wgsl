@@ -8,7 +8,7 @@
 //
 // Weights: [block][row of the window][point][channel][slice] of vec4 over output channels. Invocations past the end of a row
 // write its last pixels again, so that threads do not diverge.
-@each n in 6, q in SLICES;
+@each n in 6, q in SLICES, u in AHEAD, other in 1..4;
 @macro load_pixels(u) {
 @for n in 6 {
         @if edges[n]: let a[n][u] = padded_x(place_x(x_at + u * x_slice + at[n], ok[n]), ok[n]);
@@ -23,11 +23,8 @@
 @for n in 6 {
           @if EIGHTS: let e[n] = eight_w(w_at + n * p.tap_vectors) + u;
   @for q in SLICES, i in 4 {
-    @if EIGHTS {
-          m[n][q] = fma(vec4f(t[n].{{ "xyzw"[i] }}), load_eight_w(e[n], i * SLICES + q), m[n][q]);
-    } @else {
-          m[n][q] = fma(vec4f(t[n].{{ "xyzw"[i] }}), load_w(w_at + n * p.tap_vectors + ((4u * u + i) * SLICES + q)), m[n][q]);
-    }
+          @if EIGHTS: m[n][q] = fma(vec4f(t[n].{{ "xyzw"[i] }}), load_eight_w(e[n], i * SLICES + q), m[n][q]);
+          @if !EIGHTS: m[n][q] = fma(vec4f(t[n].{{ "xyzw"[i] }}), load_w(w_at + n * p.tap_vectors + ((4u * u + i) * SLICES + q)), m[n][q]);
   }
 }
         }
@@ -63,12 +60,8 @@
       var w_at = w_base + line * 6u * p.tap_vectors;
       let whole = steps - steps % AHEAD;
       for (var k = 0u; k < whole; k += AHEAD) {
-@for u in AHEAD {
 @load_pixels(u);
-}
-@for u in AHEAD {
 @multiply(u);
-}
         x_at += AHEAD * x_slice;
         w_at += 4u * AHEAD * SLICES;
       }
@@ -91,9 +84,7 @@
     let epilogue = epilogue_y(out_slice + number);
     let y_at = batch * p.y_batch + (out_slice + number) * p.y_slice + row * p.out_w + column;
     store_y(y_at, epilogue, v0);
-@for n in 1..4 {
-    store_y(y_at + min(n, last), epilogue, z[n]);
-}
+    store_y(y_at + min(other, last), epilogue, z[other]);
 @for q in SLICES - 1 {
     m[n][q] = m[n][q + 1];
 }
