@@ -29,13 +29,13 @@ REPORT = "Please report it with the file of `tflgpu bugreport`."
 
 
 def debugging() -> str:
-    """Returns the variable TFLGPU_DEBUG; "" where defects should not be raised."""
+    """Returns the value of the variable TFLGPU_DEBUG, "" if it is not set. With a value, defects of
+    the plugin are raised."""
     return os.environ.get("TFLGPU_DEBUG", "")
 
 
 def say(text: str, level: int = WARNING) -> None:
-    """Logs a text at this level. It may begin with one of PREFIXES, which is shown on stderr
-    only."""
+    """Logs a text at this level. It may begin with one of PREFIXES, which only stderr shows."""
     if "logging" not in sys.modules and level >= _from_environment():
         return write(text)  # `logging` is not imported, so the program cannot have set a level
     if not enabled(level):

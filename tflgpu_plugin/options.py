@@ -262,7 +262,7 @@ TABLE: tuple[Option, ...] = (
 
 
 def shown(text: str) -> str:
-    """Returns the repr of a user's text, shortened in the middle when it is long."""
+    """Returns the repr of a text that the user gave, shortened in the middle when it is long."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = SHOWN
     return short.repr(text)
@@ -301,8 +301,8 @@ def parse(given: Mapping[str, object] | None = None) -> Options:
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """Returns the question whether the user meant a known name that is near to this one, in any
-    case; nothing where there is none."""
+    """Returns a question to the user, whether a known name that is spelled similarly was meant; ""
+    if there is none."""
     import difflib  # imported late: it takes longer than the rest of this module
 
     spelled = {name.lower(): name for name in known}

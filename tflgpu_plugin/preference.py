@@ -31,7 +31,7 @@ SUMMARY = "TFLGPU_PREFER_SUMMARY"  # text, json or off
 
 @dataclass(frozen=True)
 class Counts:
-    """Totals for models of one kind: how many there were, and their nodes."""
+    """Totals over models of one kind: their number, and the number of their nodes."""
 
     models: int = 0
     nodes: int = 0

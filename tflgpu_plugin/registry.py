@@ -58,8 +58,8 @@ class Registry(Generic[K, V]):
 
 
 class Single(Generic[V]):
-    """A value that a process has one of: the thread that asks first makes it, others wait
-    meanwhile."""
+    """A value of which a process has one: the first thread that asks for it makes it, and others
+    wait meanwhile."""
 
     def __init__(self, make: Callable[[], V]) -> None:
         self._make, self._lock = make, threads.RLock()

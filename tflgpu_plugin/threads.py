@@ -53,8 +53,8 @@ def pause(seconds: float) -> None:
 
 
 class Task(Generic[T]):
-    """Work that was started on a thread. Each call of this object waits for its end and returns its
-    result or raises its error."""
+    """Work that was started on another thread. Calling this object waits for the end of the work,
+    and returns its result or raises its error."""
 
     def __init__(self, work: Callable[[], T], name: str) -> None:
         self._work = work
@@ -202,8 +202,8 @@ def _raising(error: BaseException) -> type[BaseException]:
 
 @contextmanager
 def foreign() -> Iterator[None]:
-    """Wraps a call of the program's own code during our work, which continues whatever that code
-    raises: the program gets the exception when the host returns."""
+    """Wraps a call of the program's own code during our work. Our work continues whatever that code
+    raises; the program gets the exception when the host returns."""
     try:
         yield
     except BaseException as error:

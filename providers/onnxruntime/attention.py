@@ -73,7 +73,8 @@ def with_past(e: Builder, k: Part, v: Part, heads: int, position: int) -> tuple[
 
 
 def _behind(e: Builder, pasts: Sequence[Part], *new: Part) -> tuple[Part, Part]:
-    """Returns the new keys and values appended to `pasts`, all [batch, heads, keys, depth]."""
+    """Returns the new keys and values appended to the past ones, all [batch, heads, keys,
+    depth]."""
     k, v = (e.add("concat", *pair, axis=2) for pair in zip(pasts, new, strict=True))
     return k, v
 
@@ -110,7 +111,8 @@ def as_integers(e: Builder, x: int) -> int:
 
 
 def gathered(e: Builder, places: int, count: int, first: int = 0) -> int:
-    """Returns places + first; a place that is not below `count` fails the run."""
+    """Returns the integer tensor `places` + first, by a lookup in a table of `count` entries: a
+    place that is not below `count` fails the run."""
     return e.add("gather", e.counting(count, first), places, axis=0, raises=True)
 
 
@@ -207,7 +209,7 @@ WHOLE_MASK = "A mask of shape [batch], [batch, keys] or [batch, queries, keys]."
 
 @asks("shape.mismatch")
 def divided(e: Builder) -> bool:
-    """Widths of queries, keys and values that are divisible by the number of heads."""
+    """Requires widths of queries, keys and values that are divisible by the number of heads."""
     return divides(e, widths(e)) and sum(widths(e)) == e.shape(e.x(1))[1]
 
 
@@ -253,7 +255,7 @@ QUANTIZED = _projected(Q_MASK, Q_PAST)
 
 @asks("rank.unsupported")
 def _apart_already(e: Builder) -> bool:
-    """Queries of rank 3, and separate keys and values, not packed into one tensor."""
+    """Requires queries of rank 3, and separate keys and values, not packed into one tensor."""
     if e.rank() != 3 or not (e.has(1) and e.has(2)) or e.rank(e.x(1)) != e.rank(e.x(2)):
         return False
     return e.rank(e.x(1)) == 3 or (e.rank(e.x(1)) == 4 and not (e.has(KEY_BIAS) or e.has(PAST_KEY)))

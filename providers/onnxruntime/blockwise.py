@@ -161,9 +161,9 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
 
 
 def along(e: Builder) -> Refusal | None:
-    """One scale, one for each element of the axis, or with block_size one for each block, and as
-    many zero points; with scales or zero points that are not constant, an extent that is a multiple
-    of block_size."""
+    """Requires one scale, one for each element of the axis, or with block_size one for each block,
+    and as many zero points; with scales or zero points that are not constant, an extent that is a
+    multiple of block_size."""
     block, shape = e.integer("block_size"), e.shape()
     count = prod(e.shape(e.x(1)))
     if not block and e.has(2) and prod(e.shape(e.x(2))) != count:
@@ -197,7 +197,7 @@ def along(e: Builder) -> Refusal | None:
 
 @asks("shape.mismatch")
 def _fit(e: Builder) -> bool:
-    """Weights, scales and zero points of matching shapes."""
+    """Requires weights, scales and zero points of matching shapes."""
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     count = -(-e.integer("K") // block)
     packed, scales, zeros = e.value(1), e.value(2), e.optional(3)
@@ -212,7 +212,7 @@ def _fit(e: Builder) -> bool:
 
 @asks("quantization.unsupported")
 def _in_blocks(e: Builder) -> bool:
-    """Constant weights of 4 or 8 bits, in blocks of a power of two of at least 16."""
+    """Requires constant weights of 4 or 8 bits, in blocks of a power of two of at least 16."""
     bits, block = e.integer("bits", 4), e.integer("block_size")
     sized = bits in (4, 8) and block >= 16 and block & (block - 1) == 0
     return sized and not e.integer("weight_prepacked")
@@ -227,7 +227,7 @@ N_BITS = (
 
 @asks("shape.mismatch")
 def table(e: Builder) -> bool:
-    """A table of 4 or 8 bits, with scales and zero points of matching shapes."""
+    """Requires a table of 4 or 8 bits, with scales and zero points of matching shapes."""
     # The shape of the scales tells whether a byte holds one number or two.
     bits, block, held = e.integer("bits", 4), e.integer("block_size", 128), e.value(0)
     if bits not in (4, 8) or block < 16 or not held.ndim:

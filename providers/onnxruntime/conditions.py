@@ -94,8 +94,8 @@ EXPONENTS = needs(
 
 
 def castable(e: Builder) -> Refusal | None:
-    """Input and result of float32, float16, bfloat16, bool, int32, int64, or integers of 8 or 16
-    bits."""
+    """Requires input and result of float32, float16, bfloat16, bool, int32, int64, or integers of 8
+    or 16 bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
     types = NUMPY_DTYPES if e.known_limit else CAST
@@ -138,7 +138,7 @@ UNREAD_MEAN = needs("output.unsupported", "A mean that nothing reads.", lambda e
 
 
 def activation(e: Builder) -> Refusal | None:
-    """An activation that is also supported as a separate operator."""
+    """Requires an activation that is also supported as a separate operator."""
     name = e.text("activation", "")
     if not name or name in fused_operators.ACTIVATIONS:
         return None

@@ -27,7 +27,7 @@ def _axis(e: Builder) -> int | None:
 
 @asks("constant.invalid")
 def in_bounds(e: Builder) -> bool:
-    """A condition of rank 1; if constant, with a true element and none beyond the axis."""
+    """Requires a condition of rank 1; if constant, with a true element and none beyond the axis."""
     known = e.constant(e.x(1))
     if known is None:
         return e.rank(e.x(1)) == 1
@@ -93,8 +93,8 @@ def nonzero(e: Builder) -> int:
 
 @asks("shape.too_large")
 def sortable(e: Builder) -> bool:
-    """At most 4,096 elements without an axis or with an input of rank 1; else 1 to 4,194,304
-    comparisons (input elements times slices along the axis)."""
+    """Requires at most 4,096 elements without an axis or with an input of rank 1; else 1 to
+    4,194,304 comparisons (input elements times slices along the axis)."""
     axis, count = _parts_axis(e), prod(e.shape())
     return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
 
@@ -211,8 +211,8 @@ def _scored(e: Builder, scores: int) -> tuple[int, float]:
 
 @asks("constant.required")
 def choice(e: Builder) -> bool:
-    """A constant max_output_boxes_per_class, an iou_threshold of 0 to 1, and ceil(boxes / 256) *
-    (max_output_boxes_per_class + 1) of at most 1,048,576."""
+    """Requires a constant max_output_boxes_per_class, an iou_threshold of 0 to 1, and ceil(boxes /
+    256) * (max_output_boxes_per_class + 1) of at most 1,048,576."""
     boxes, scores = e.shape(), e.shape(e.x(1))
     if not e.known(e.get(2)) or len(scores) != 3 or boxes != (scores[0], scores[2], 4):
         return False

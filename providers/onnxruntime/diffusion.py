@@ -17,7 +17,7 @@ from .rearranging import parts
 
 @asks("shape.mismatch")
 def grouped(e: Builder) -> bool:
-    """Images of rank 4 with a number of channels that is divisible by groups."""
+    """Requires images of rank 4 with a number of channels that is divisible by groups."""
     groups = e.integer("groups")
     channels = 3 if e.integer("channels_last", 1) else 1
     return e.rank() == 4 and groups > 0 and e.shape()[channels] % groups == 0
@@ -32,8 +32,8 @@ SILU = needs(
 
 @asks("shape.unsupported")
 def skipped(e: Builder) -> bool:
-    """Channels on the last axis (channels_last), and a skip input with one value per element or
-    per image and channel."""
+    """Requires channels on the last axis (channels_last), and a skip input with one value per
+    element or per image and channel."""
     (count, *_, channels), skip = e.shape(), e.shape(e.x(3))
     shapes = (e.shape(), (count, 1, 1, channels), (count, channels))
     return bool(e.integer("channels_last", 1)) and skip in shapes
@@ -41,7 +41,7 @@ def skipped(e: Builder) -> bool:
 
 @asks("shape.unsupported")
 def halved(e: Builder) -> bool:
-    """A last axis of even extent."""
+    """Requires a last axis of even extent."""
     return e.rank() > 0 and e.shape()[-1] % 2 == 0
 
 
@@ -70,7 +70,7 @@ def _normalized(e: Builder, x: int) -> int:
 
 
 def _turned(e: Builder) -> Builder:
-    """Returns a builder of the equivalent Conv: image and weights are transposed to NCHW."""
+    """Returns a builder of the equivalent Conv, with image and weights transposed to NCHW."""
     if e.rank() != 4 or e.rank(e.x(1)) != 4:
         return e
     weights = e.transpose(e.x(1), (0, 3, 1, 2))

@@ -34,7 +34,8 @@ def _equation(e: Builder) -> tuple[list[str], str]:
 
 
 def _summed(e: Builder, x: int, letters: str, kept: set[str]) -> tuple[int, str]:
-    """Returns (`x` summed over the axes whose letters are not in `kept`, remaining letters)."""
+    """Sums `x` over the axes whose letters are not in `kept`. Returns the result and its
+    letters."""
     axes = [axis for axis, letter in enumerate(letters) if letter not in kept]
     if not axes:
         return x, letters
@@ -45,8 +46,8 @@ def _summed(e: Builder, x: int, letters: str, kept: set[str]) -> tuple[int, str]
 def _product(
     e: Builder, given: list[tuple[int, str]], wanted: str, extents: Mapping[str, int]
 ) -> tuple[int, str]:
-    """Returns (product, its letters) of two tensors with letters, as a batched matrix product
-    [batch, rows, inner] x [batch, inner, columns]; each of these may stand for several letters."""
+    """Returns the product of two tensors, as a batched matrix product [batch, rows, inner] x
+    [batch, inner, columns], and its letters. Each of these axes may stand for several letters."""
     (a, left), (b, right) = given
     batch = "".join(letter for letter in left if letter in right and letter in wanted)
     inner = "".join(letter for letter in left if letter in right and letter not in wanted)
@@ -65,7 +66,8 @@ def _product(
 
 @asks("attribute.unsupported")
 def readable(e: Builder) -> bool:
-    """An equation of one or two operands, without ellipsis, and no letter twice in one operand."""
+    """Requires an equation of one or two operands, without ellipsis, and no letter twice in one
+    operand."""
     terms, wanted = _equation(e)
     if not TERMS.fullmatch(e.text("equation", "").replace(" ", "")) or len(terms) != len(e.inputs):
         return False

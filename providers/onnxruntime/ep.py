@@ -254,7 +254,8 @@ def _create(
 
 
 def _log(ep: Any, level: sessions.Level) -> None:
-    """Logs each node on the CPU with its reason at verbose level, and a summary at info level."""
+    """Logs each node on the CPU with its reason at onnxruntime's level verbose, and a summary at
+    level info."""
     for node in level.nodes:
         if node.where == providers.CPU:
             text = f"{node.op} {node.name!r} stays on the CPU: {node.reason}"
@@ -297,7 +298,7 @@ def model(number: int, compute: Any, inputs: Any, count: int, outputs: Any, made
 
 
 def fell_back(number: int, reason: Any) -> None:
-    """Warns that a run of partition `number` used onnxruntime's own kernels, and why."""
+    """Warns that a run of partition `number` used onnxruntime's own kernels, and why it did."""
     placed = sessions.kept.partitions.get(number)
     if placed is not None:
         placed.fell_back(bytes(native.ffi.string(reason)).decode(errors="replace"), "onnxruntime")

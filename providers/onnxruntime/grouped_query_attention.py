@@ -82,13 +82,14 @@ def _depth(e: Builder) -> int:
 
 @asks("shape.mismatch")
 def _divides(e: Builder) -> bool:
-    """Queries of rank 3, and a num_heads that is divisible by kv_num_heads."""
+    """Requires queries of rank 3, and a num_heads that is divisible by kv_num_heads."""
     heads, kv_heads = e.integer("num_heads"), e.integer("kv_num_heads")
     return e.rank(e.x(0)) == 3 and kv_heads > 0 < heads and heads % kv_heads == 0 < _depth(e)
 
 
 def _whole(e: Builder) -> Refusal | None:
-    """A past tensor that holds exactly the valid keys, or also has room for the new ones."""
+    """Requires a past tensor that holds exactly the valid keys, or also has room for the new
+    ones."""
     before, room = _past(e), _buffer(e)
     if before == room or 0 <= before <= room - e.shape(e.x(0))[1]:
         return None

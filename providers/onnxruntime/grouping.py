@@ -72,8 +72,8 @@ class Grouping:
             supported = supported - misplaced
 
     def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
-        """Returns `groups` with each DequantizeLinear moved to the group of its readers, if they
-        are in one, so that tensors between partitions are of 8 bits."""
+        """Returns `groups` in which each DequantizeLinear is in the group of its readers, if these
+        are all in one group, so that tensors between partitions have 8 bits."""
         group_of = {number: k for k, group in enumerate(groups) for number in group}
         found = [set(group) for group in groups]
         rows = ((node, HOST_OPS.get(node.title)) for node in self.snapshot.nodes)

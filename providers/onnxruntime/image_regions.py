@@ -64,8 +64,8 @@ def _sources(columns: Window) -> Array:
 
 @asks("shape.unsupported")
 def _put_together(e: Builder) -> bool:
-    """Columns [batch, channels * block size, positions] of blocks inside the padded image, with at
-    most 4,194,304 elements per channel."""
+    """Requires columns [batch, channels * block size, positions] of blocks inside the padded image,
+    with at most 4,194,304 elements per channel."""
     image, block = e.value(1).reshape(-1), e.value(2).reshape(-1)
     listed = [e.integers(name) for name in ("strides", "dilations")]
     pads = e.integers("pads")

@@ -54,7 +54,7 @@ SHAPED_BY_WINDOW = absent("No output_shape.", 2)
 
 
 def _ahead(e: Builder) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Returns column - row of each element of a matrix of the input's shape."""
+    """Returns the difference column - row for each element of a matrix of the input's shape."""
     rows, columns = e.shape()[-2:]
     return np.arange(columns) - np.arange(rows)[:, None]
 
@@ -74,7 +74,7 @@ def trilu(e: Builder) -> int:
 
 
 def _made(e: Builder) -> str:
-    """Returns the dtype of an EyeLike's result."""
+    """Returns the dtype of the result of an EyeLike."""
     number = e.integer("dtype")
     return DTYPES.get(number, f"element type {number}") if number else e.dtype()
 
@@ -136,7 +136,7 @@ MOST_NUMBERS = 1 << 24  # of a Range
 
 
 def _numbers(e: Builder) -> int:
-    """Returns how many numbers a Range gives in every run, 0 if that depends on the run."""
+    """Returns how many numbers a Range has in every run, 0 if their number depends on the run."""
     step, distance = int(e.value(2).reshape(())), e.distance(e.x(0), e.x(1))
     return max(-(-distance // step), 0) if distance and step else 0
 

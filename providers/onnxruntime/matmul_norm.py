@@ -108,7 +108,7 @@ def batch_norm(e: Builder) -> int:
 
 
 def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
-    """Builds (x - mean) * s + bias, for parameters that are not all constant. `shape` broadcasts
+    """Builds (x - mean) * s + bias with parameters that are not all constant. `shape` broadcasts
     them to x by channel."""
     scale, bias, mean, variance = (e.reshape(e.x(k), shape) for k in range(1, 5))
     shifted = e.add("add", variance, e.number("epsilon", 1e-5))

@@ -73,7 +73,8 @@ def _bits_as(e: Builder, tensor: int, dtype: str) -> int:
 
 @asks("dtype.unsupported")
 def as_wide(e: Builder) -> bool:
-    """A cast between int8 and uint8, among int16, uint16 and bfloat16, or from bool to 8 bits."""
+    """Requires a cast between int8 and uint8, among int16, uint16 and bfloat16, or from bool to 8
+    bits."""
     dtypes = (e.dtype(), DTYPES.get(e.integer("to"), ""))
     held, wanted = ("u16" if dtype == BFLOAT16 else dtype for dtype in dtypes)
     return wanted in TYPES and same_bits(held, wanted)

@@ -28,7 +28,7 @@ def _broadcasts(given: Shape, whole: Shape) -> bool:
 
 @asks("shape.mismatch", kind=Impossible)
 def scale_and_bias(e: Builder) -> bool:
-    """A scale and a bias that broadcast to the shape of the input."""
+    """Requires a scale and a bias that broadcast to the shape of the input."""
     return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in (1, 2) if e.has(k))
 
 
@@ -57,7 +57,7 @@ def product(weights: int = 1, bias: int = 2) -> Condition:
 
     @asks("shape.mismatch", kind=Impossible)
     def met(e: Builder) -> bool:
-        """Matrices that can be multiplied, and a bias that broadcasts to their product."""
+        """Requires matrices that can be multiplied, and a bias that broadcasts to their product."""
         rows, inner = _transposed(e.shape(), e.integer("transA"))
         other, columns = _transposed(e.shape(e.x(weights)), e.integer("transB"))
         fits = not e.has(bias) or _broadcasts(e.shape(e.x(bias)), (rows, columns))
@@ -72,7 +72,7 @@ def _transposed(shape: Shape, transpose: int) -> Shape:
 
 @asks("shape.mismatch", kind=Impossible)
 def skip_shape(e: Builder) -> bool:
-    """A skip input of the input's shape, or of that of one batch of it."""
+    """Requires a skip input of the input's shape, or of that of one batch of it."""
     shape = e.shape()
     batches = ((1, *shape[1:]), shape[1:]) if len(shape) == 3 else ()
     return e.shape(e.x(1)) in (shape, *batches)

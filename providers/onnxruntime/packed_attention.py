@@ -71,8 +71,8 @@ def _dense(position: int) -> Condition:
 
 @asks("shape.mismatch")
 def _tokens(e: Builder) -> bool:
-    """Queries, keys and values [tokens, width], or all in one tensor [tokens, heads, 3, depth],
-    with widths that are divisible by num_heads."""
+    """Requires queries, keys and values [tokens, width], or all in one tensor [tokens, heads, 3,
+    depth], with widths that are divisible by num_heads."""
     return divides(e, _split(e))
 
 

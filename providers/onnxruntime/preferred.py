@@ -55,8 +55,9 @@ def _changed(preference: Any, plain: Plain, arguments: BoundArguments) -> None:
 def _attempted(
     preference: Any, plain: Plain, attempt: BoundArguments, arguments: BoundArguments
 ) -> bool:
-    """Calls the method `plain` with `attempt`, and if that fails with the original `arguments`,
-    which may raise the error of the program itself. Returns whether the attempt succeeded."""
+    """Calls the method `plain` with the arguments `attempt`. If that fails, calls it with the
+    original `arguments`, which may raise the error of the program itself. Returns whether the
+    attempt succeeded."""
     try:
         plain(attempt)
     except Exception as error:  # onnxruntime's exceptions have no common class
@@ -111,8 +112,8 @@ def _on_cpu(names: Sequence[Any]) -> bool:
 
 
 def _others(names: Sequence[Any], of_each: Sequence[Any]) -> list[Any]:
-    """Returns the entries of all providers but ours, which a list of all that onnxruntime has names
-    last."""
+    """Returns the entries of `of_each` for all providers except ours, which is the last one that
+    onnxruntime lists as available."""
     return [one for name, one in zip(names, of_each, strict=False) if name != EP_NAME]
 
 

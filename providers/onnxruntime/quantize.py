@@ -83,7 +83,7 @@ def real_constant(e: Builder, tensor: int, known: Quantization) -> int:
 
 
 def _fits(known: Quantization, shape: Shape) -> bool:
-    """Whether there is one scale, or as many as the extent of its axis in `shape`."""
+    """Whether the quantization has one scale, or one for each index along its axis in `shape`."""
     return len(known.scale) == 1 or shape[known.axis : known.axis + 1] == (len(known.scale),)
 
 

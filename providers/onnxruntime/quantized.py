@@ -64,7 +64,7 @@ def single(*several: int) -> Condition:
 
     @asks("quantization.unsupported", kind=Unfit)
     def holds(e: Builder) -> bool:
-        """Per-tensor scales and zero points, except those of weights."""
+        """Requires per-tensor scales and zero points, except those of weights."""
         roles = enumerate(operand.role for operand in e.row.operands)
         asked = [k for k, role in roles if role in PARAMETERS and k not in several and e.has(k)]
         return all(e.shape(e.x(k)) in ((), (1,)) for k in asked)
@@ -74,7 +74,7 @@ def single(*several: int) -> Condition:
 
 @asks("quantization.unsupported", kind=Unfit)
 def by_column(e: Builder) -> bool:
-    """Scales and zero points of the second matrix that are per tensor or per column."""
+    """Requires scales and zero points of the second matrix that are per tensor or per column."""
     held = e.shape(e.x(3))
     fitting = {(), (1,), (*held[:-2], 1, *held[-1:]), held[1:]}
     return all(e.shape(e.x(k)) in fitting for k in (4, 5) if e.has(k))

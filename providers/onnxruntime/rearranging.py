@@ -207,7 +207,7 @@ def crop(e: Builder) -> int:
 
 @asks("attribute.invalid")
 def named(e: Builder) -> bool:
-    """Axes, each named once."""
+    """Requires axes, each named once."""
     axes = e.listed("axes", 1)
     return axes is not None and len({n % (e.rank() + len(axes)) for n in axes}) == len(axes)
 
@@ -222,7 +222,7 @@ KEPT = needs(
 
 @asks("shape.mismatch", kind=Impossible)
 def left_open(e: Builder) -> bool:
-    """No shape with both -1 and 0."""
+    """Requires no shape with both -1 and 0."""
     return not (-1 in _wanted(e) and 0 in _wanted(e))
 
 
@@ -235,7 +235,7 @@ ORDERED = needs(
 
 @asks("attribute.invalid")
 def edged(e: Builder) -> bool:
-    """Starts, ends, axes and steps of equal length, each axis once, and no step of 0."""
+    """Requires starts, ends, axes and steps of equal length, each axis once, and no step of 0."""
     *_, axes, steps = _edges(e)
     once = len({axis % max(e.rank(), 1) for axis in axes}) == len(axes)
     return once and len({*map(len, _edges(e))}) == 1 and 0 not in steps
@@ -250,7 +250,8 @@ PADS = needs(
 
 @asks("shape.too_large", kind=Unfit)
 def cropped(e: Builder) -> bool:
-    """Negative pads that crop at most the extent of an axis, less unless the mode is constant."""
+    """Requires negative pads that crop at most the extent of an axis, less unless the mode is
+    constant."""
     least = int(e.text("mode", "constant") != "constant")
     pairs = zip(e.shape(), _pairs(e), strict=True)
     return all(n + smaller(b, 0) + smaller(a, 0) >= least for n, (b, a) in pairs)
@@ -268,7 +269,7 @@ AXIS = needs("rank.unsupported", "An input of rank 1 or more.", lambda e: e.rank
 
 
 def single(e: Builder) -> Refusal | None:
-    """Squeezed axes of extent 1."""
+    """Requires squeezed axes of extent 1."""
     shape, gone = e.shape(), _squeezed(e)
     if all(shape[axis] == 1 for axis in gone):
         return None
@@ -278,8 +279,8 @@ def single(e: Builder) -> Refusal | None:
 
 
 def divided(e: Builder) -> Refusal | None:
-    """Parts whose extents add up to that of the axis; equal parts without a split input, of which
-    the last may be smaller from opset 18 on, but not empty."""
+    """Requires parts whose extents add up to that of the axis; equal parts without a split input,
+    of which the last may be smaller from opset 18 on, but not empty."""
     axis, sizes = _split(e)
     equal = e.listed("split", 1) is None
     extent, count = e.shape()[axis], len(e.host.outputs)

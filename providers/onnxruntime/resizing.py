@@ -88,8 +88,8 @@ def affine_grid(e: Builder) -> int:
 
 @asks("shape.unsupported")
 def _turned(e: Builder) -> bool:
-    """A size of 4 or 5 extents, with at most 1,048,576 positions per image, and one matrix of
-    matching shape per image."""
+    """Requires a size of 4 or 5 extents, with at most 1,048,576 positions per image, and one matrix
+    of matching shape per image."""
     size = [integer(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
     return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES
@@ -133,7 +133,7 @@ def _region(e: Builder) -> Array | None:
 
 
 class Change(NamedTuple):
-    """How each axis is resized: `scales` (None: the ratio of the extents), `sizes` (extents of the
+    """The resize of all axes: `scales` (None: the ratio of the extents), `sizes` (extents of the
     result), and `regions`, (start, end) as fractions of the input's extent."""
 
     scales: list[float | None]
@@ -185,14 +185,14 @@ def _changed(e: Builder) -> set[int]:
 
 @asks("attribute.invalid")
 def _cropped(e: Builder) -> bool:
-    """With tf_crop_and_resize: a region (roi) for every axis."""
+    """Requires a region (roi) for every axis with tf_crop_and_resize."""
     given = _region(e)
     return _coordinates(e) != CROPPED or (given is not None and given.size == 2 * len(_axes(e)))
 
 
 @asks("host.ambiguous", "Implementations disagree about a region of an axis that is not resized.")
 def _seen_whole(e: Builder) -> bool:
-    """No region of an axis that is not resized."""
+    """Requires no region of an axis that is not resized."""
     # Some of onnxruntime's kernels ignore the region of an axis that keeps its extent; the standard
     # applies it.
     made, same = _change(e), not _changed(e)
@@ -202,7 +202,7 @@ def _seen_whole(e: Builder) -> bool:
 
 @asks("attribute.unsupported")
 def _between(e: Builder) -> bool:
-    """A batch and channels (first or last) that are not resized."""
+    """Requires a batch and channels (first or last) that are not resized."""
     rank, changed = e.rank(), _changed(e)
     return rank == 2 or changed <= {*range(1, rank - 1)} or changed <= {*range(2, rank)}
 
@@ -244,7 +244,8 @@ UPSAMPLE = (
 
 @asks("attribute.unsupported")
 def _smooth(e: Builder) -> bool:
-    """No antialiasing but of height and width that shrink, linear or cubic, without a region."""
+    """Requires no antialiasing except of height and width that shrink, linear or cubic, without a
+    region."""
     if not e.integer("antialias"):
         return True
     # Where an axis grows, onnxruntime treats its edges differently.

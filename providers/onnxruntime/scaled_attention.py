@@ -107,7 +107,8 @@ def _apart(e: Builder, q: Part, k: Part) -> tuple[Part, Part]:
 
 @asks("shape.mismatch")
 def _headed(e: Builder) -> bool:
-    """Queries, keys and values of rank 4, or of rank 3 with q_num_heads and kv_num_heads."""
+    """Requires queries, keys and values of rank 4, or of rank 3 with q_num_heads and
+    kv_num_heads."""
     ranks = {e.rank(e.x(k)) for k in range(3)}
     has_heads = e.integer("q_num_heads") > 0 < e.integer("kv_num_heads")
     return ranks == {4} or (ranks == {3} and has_heads)
@@ -115,7 +116,7 @@ def _headed(e: Builder) -> bool:
 
 @asks("shape.mismatch", kind=Unfit)
 def _masks_scores(e: Builder) -> bool:
-    """A mask with a value for each query and key."""
+    """Requires a mask with a value for each query and key."""
     if not e.has(MASK):
         return True
     # Hosts broadcast a mask over batches and heads, but not over queries and keys.
@@ -125,8 +126,8 @@ def _masks_scores(e: Builder) -> bool:
 
 @asks("output.unsupported")
 def _few(e: Builder) -> bool:
-    """An output of scores (output 3) that nothing reads, of qk_matmul_output_mode 0, 1 or 2, or of
-    mode 3 with at most 512 keys."""
+    """Requires an output of scores (output 3) that nothing reads, of qk_matmul_output_mode 0, 1 or
+    2, or of mode 3 with at most 512 keys."""
     # One-hot values of the keys must stay within the memory limit.
     few = e.integer(MODE) != SHARED or key_count(e, PAST) <= MOST_KEYS
     return few or not e.wants(SCORES)
@@ -134,7 +135,7 @@ def _few(e: Builder) -> bool:
 
 @asks("shape.empty", kind=Unfit)
 def _elements(e: Builder) -> bool:
-    """Queries, keys and values with elements."""
+    """Requires queries, keys and values with elements."""
     # onnxruntime reports an error for empty ones, but its kernel crashes the process when there are
     # no heads: such a node is accepted.
     shapes = [e.shape(e.x(k)) for k in range(3)]

@@ -77,7 +77,7 @@ class Session(providers.Client[Level]):
     export: Export | None = None
 
     def report(self) -> Report:
-        """Returns the report as of now, with the state of tensors on the GPU."""
+        """Returns the report in its present state, including that of tensors on the GPU."""
         state = native.ffi.new("tg_tensor_state *")
         native.lib.tg_tensor_get_state(state)
         counted = {one.name: int(getattr(state, one.name)) for one in fields(TensorReport)}

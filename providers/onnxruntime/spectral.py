@@ -60,7 +60,7 @@ def stft(e: Builder) -> int:
 
 
 def _places(e: Builder, frames: int, length: int) -> int:
-    """Returns the positions of all samples of the frames, one frame after the other."""
+    """Returns the positions of the samples of all frames, one frame after the other."""
     step = _step(e)
     if not is_symbolic((frames, step)):
         return e.index((np.arange(frames)[:, None] * step + np.arange(length)).reshape(-1))
@@ -87,8 +87,8 @@ def _step(e: Builder) -> int:
 
 @asks("shape.unsupported")
 def _pairs(e: Builder) -> bool:
-    """A last axis of extent 1 (real) or 2 (complex), and a transform of another axis of at most
-    1,024 complex numbers; with onesided a real input, or a complex one with inverse."""
+    """Requires a last axis of extent 1 (real) or 2 (complex), and a transform of another axis of at
+    most 1,024 complex numbers; with onesided a real input, or a complex one with inverse."""
     shape = e.shape()
     one_side = bool(e.integer("onesided"))
     if len(shape) < 2 or shape[-1] not in (1, 2) or _axis(e) == len(shape) - 1:
@@ -100,8 +100,8 @@ def _pairs(e: Builder) -> bool:
 
 @asks("shape.unsupported")
 def framed(e: Builder) -> bool:
-    """Real or complex signals, a window of the frame's length, and frames of at most 1,024 complex
-    numbers that fit into the signal; with onesided a real signal."""
+    """Requires real or complex signals, a window of the frame's length, and frames of at most 1,024
+    complex numbers that fit into the signal; with onesided a real signal."""
     shape = e.shape()
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (2,)):
         return False
@@ -119,7 +119,7 @@ def framed(e: Builder) -> bool:
     "complex numbers.",
 )
 def _whole_half(e: Builder) -> bool:
-    """For a one-sided inverse: dft_length // 2 + 1 complex numbers."""
+    """Requires dft_length // 2 + 1 complex numbers for a one-sided inverse."""
     # numpy pads other inputs with zeros, onnxruntime with the mirrored half.
     half = e.integer("inverse") and e.integer("onesided")
     return not half or e.shape()[_axis(e)] == _length(e) // 2 + 1

@@ -90,8 +90,8 @@ def _pads(e: Builder, window: Window) -> tuple[tuple[int, int], ...]:
 
 
 def _left(window: Window) -> list[int]:
-    """Returns for each axis the elements after the last window, if windows start at every stride
-    and none is padded; negative if the last window exceeds the input."""
+    """Returns for each axis how many elements remain after the last window, if windows start at
+    every stride and none is padded; negative if the last window exceeds the input."""
     spans = zip(window.spatial, window.strides, window.reach, strict=True)
     return [extent - (-(-extent // stride) - 1) * stride - reach for extent, stride, reach in spans]
 
@@ -209,7 +209,8 @@ def deform_conv(e: Builder) -> int:
 
 
 def _shifted(e: Builder, taps: int) -> int:
-    """Returns the (x, y) that taps read, [batch * offset groups, taps, height, width, 2]."""
+    """Returns the coordinates (x, y) at which the taps read the image, [batch * offset groups,
+    taps, height, width, 2]."""
     made, extents = _window(e), e.shape(e.x(2))[2:]
     given = e.reshape(e.exact(e.x(2)), (-1, taps, 2, *extents))
     turned = e.add("reverse", e.transpose(given, (0, 1, 3, 4, 2)), e.index([4]))
@@ -233,7 +234,7 @@ def _same(e: Builder) -> bool:
 
 
 def _sized(e: Builder) -> Refusal | None:
-    """Strides and dilations of at least 1 and pads of at least 0 for each spatial axis."""
+    """Requires strides and dilations of at least 1 and pads of at least 0 for each spatial axis."""
     count = len(e.of("value")) - 2
     for name, each, least in LISTS:
         given, wanted = _kernel(e) if name == "kernel_shape" else e.integers(name), each * count
@@ -248,7 +249,7 @@ def _sized(e: Builder) -> Refusal | None:
 
 
 def _within(e: Builder) -> Refusal | None:
-    """A window that is inside of the padded input."""
+    """Requires a window that is inside of the padded input."""
     window = _window(e)  # the host reports an error, not an empty result
     if all(left >= 0 for left, _ in window.slack):
         return None
@@ -257,7 +258,7 @@ def _within(e: Builder) -> Refusal | None:
 
 
 def _met(e: Builder) -> Refusal | None:
-    """Windows that overlap the padded input."""
+    """Requires windows that overlap the padded input."""
     fits = all(left > -2 * stride for left, stride in _window(e).slack)
     return None if fits else _too_large(e, "Calculated output dimension is negative.")
 
@@ -275,7 +276,7 @@ def _too_large(e: Builder, words: str) -> Refusal:
 
 
 def _grouped(e: Builder) -> Refusal | None:
-    """Channels and weights that match the number of groups."""
+    """Requires channels and weights that match the number of groups."""
     channels, weights = e.of("value")[1], e.of("weights")
     groups = e.integer("group", 1)
     layer = e.op.weights
@@ -293,7 +294,7 @@ def _grouped(e: Builder) -> Refusal | None:
     Unfit,
 )
 def _certain(e: Builder) -> bool:
-    """No part of a window that is larger than the padded input."""
+    """Requires no part of a window that is larger than the padded input."""
     # The host rounds towards zero, and pools the part of the window that is in the input.
     slack = _window(e).slack
     return bool(e.integer("ceil_mode")) or all(n >= 0 or n % stride == 0 for n, stride in slack)
@@ -301,7 +302,7 @@ def _certain(e: Builder) -> bool:
 
 @asks("rank.unsupported")
 def _weighted(e: Builder) -> bool:
-    """An input of rank 3 to 5, and weights of that rank."""
+    """Requires an input of rank 3 to 5, and weights of that rank."""
     return 3 <= len(e.of("value")) == len(e.of("weights")) <= 5
 
 
@@ -318,8 +319,8 @@ def _gapless(most: int) -> Condition:
 
 @asks("shape.mismatch")
 def _places(e: Builder) -> bool:
-    """Offsets, and a mask if present, of shape [batch, values per offset group and tap, height,
-    width], and channels that are divisible by the groups."""
+    """Requires offsets, and a mask if present, of shape [batch, values per offset group and tap,
+    height, width], and channels that are divisible by the groups."""
     shifted, groups = e.integer("offset_group", 1), e.integer("group", 1)
     (batch, channels, *_), (filters, *_), taps = e.shape(), e.of("weights"), prod(_kernel(e))
     extents = _window(e).places

@@ -43,7 +43,7 @@ EVERY: tuple[Condition, ...] = (readable, listed)
 
 
 def activation(e: Builder) -> Refusal | None:
-    """No fused activation but relu, relu6 and relu_n1_to_1."""
+    """Requires no fused activation except relu, relu6 and relu_n1_to_1."""
     named = e.host.attributes.get("activation", "none")
     if named in FUSED:
         return None
@@ -96,7 +96,8 @@ INACTIVE = needs(
 
 
 def one_axis(e: Builder) -> Refusal | None:
-    """One axis: with several axes tflite-runtime reverses the first, ai-edge-litert all."""
+    """Requires one axis: with several axes tflite-runtime reverses the first, ai-edge-litert
+    all."""
     axes = e.constant(e.x(1))
     if axes is None or axes.size == 1:
         return None
@@ -211,7 +212,8 @@ OF_SVDF = needs(
 
 
 def one_pass(e: Builder) -> Refusal | None:
-    """No time-major sequence with 8-bit weights: hosts run the whole sequence once per step."""
+    """Requires no time-major sequence with 8-bit weights: hosts run the whole sequence once per
+    step."""
     if e.host.attributes["time_axis"] or e.dtype(e.x(1)) == "f32":
         return None
     return Refusal(

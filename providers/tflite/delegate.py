@@ -39,7 +39,7 @@ def connect() -> None:
 
 
 def create_at(keys: int, values: int, count: int, err: int) -> int:
-    """Calls the callback `create` for a caller that has its pointers as addresses."""
+    """Calls the callback `create` with pointers that the caller has as integer addresses."""
     ffi = native.ffi
     names = [ffi.cast("const char *const *", address) for address in (keys, values)]
     return callbacks.callback_of(globals(), "create")(*names, count, ffi.cast("tg_error *", err))
@@ -85,7 +85,7 @@ def prepare(number: int, pointer: Any, context: Any) -> None:
 
 
 def _unclaimed(taken: Snapshot) -> list[NodeReport]:
-    """Returns the host's nodes, without those of other delegates."""
+    """Returns the nodes of the host without those that other delegates have claimed."""
     return [
         NodeReport(node.id, node.title, node.name, CPU, code=taken.codes[node.id])
         for node in taken.nodes
@@ -143,7 +143,7 @@ def _place_again(
 
 
 def preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
-    """Returns the host's own grouping of these nodes, in execution order."""
+    """Returns the groups into which the host itself divides these nodes, in execution order."""
     found = snapshot.partitions(native.ffi, context, ids)
     group = {node: k for k, (nodes, _) in enumerate(found) for node in nodes}
     grouped: dict[int | None, list[int]] = {}

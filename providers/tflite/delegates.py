@@ -26,9 +26,9 @@ class Manner:
 
 @dataclass(repr=False)
 class Placed(providers.PlacedPartition):
-    """A partition that the host runs. `handle` is its native kernel, with a plan per set of shapes,
-    which holds device memory. `partition` is released when the host has freed the kernel; `kept`
-    remains."""
+    """A partition that the host runs. `handle` is its native kernel, with a plan for each set of
+    shapes, which holds device memory. When the host has freed the kernel, `partition` is released,
+    while `kept`, the part of the host's graph, remains."""
 
     closed = Refusal("host.withdrawn", "This part of the model is closed; make a new interpreter.")
 
@@ -59,39 +59,41 @@ class Placed(providers.PlacedPartition):
         return nodes, *ports, sorted(kept.arithmetic), tuple(kept.run_values)
 
     def start(self, partition: Partition) -> None:
-        """Hands over the partition's first plan."""
+        """Passes the partition's first plan to the native kernel."""
         instance = partition.instance
         self.add(self.handle, self.kept.key, instance.output_shapes, instance)
 
 
 @dataclass
 class Prepared(GraphRecord[Placed]):
-    """One host graph after prepare. `replaced` are the contexts of graphs that the host no longer
-    runs, since kernels of this plugin replace the nodes that call them."""
+    """The state of one host graph after prepare. `replaced` are the contexts of graphs that the
+    host no longer runs, since kernels of this plugin replace the nodes that call them."""
 
     context: int = 0
     replaced: set[int] = field(default_factory=set)
 
     def same_nodes(self, other: Prepared) -> bool:
-        """Whether both have the same nodes of the host, wherever these run."""
+        """Whether both records have the same nodes of the host, wherever these run."""
         mine, theirs = ([(n.id, n.op, n.name) for n in p.nodes] for p in (self, other))
         return mine == theirs
 
     def joined(self, later: Prepared) -> Prepared:
-        """Returns one record of both; where both have a node, that of `later` is kept."""
+        """Merges this record with the `later` one of the same graph, whose entry is kept for a node
+        that is in both."""
         nodes = {node.id: node for node in (*self.nodes, *later.nodes)}
         return Prepared(list(nodes.values()), [*self.placed, *later.placed], self.context,
                         self.replaced | later.replaced)  # fmt: skip
 
     @property
     def dead(self) -> bool:
-        """Whether something was claimed, and the host has freed all of it."""
+        """Whether partitions were claimed, and the host has freed all of them."""
         return bool(self.placed) and all(placed.dead for placed in self.placed)
 
 
 @dataclass
 class Delegate(providers.Client[Prepared]):
-    """One `load_delegate`; it may serve several interpreters and subgraphs."""
+    """The delegate that one call of `load_delegate` made; it may serve several interpreters and
+    subgraphs."""
 
     gone = Refusal(
         "host.withdrawn",

@@ -41,9 +41,9 @@ def is_first(ffi: Any, context: Any) -> bool:
 def _repeats(
     ffi: Any, context: Any, graph: Any, repeated: bool, seen: set[tuple[int, bool]]
 ) -> bool:
-    """Whether `graph` is the graph of `context`, or calls it, directly or not, and it runs inside a
-    loop. `repeated`: `graph` itself runs inside a loop. `seen`: the (address of a graph,
-    `repeated`) that were visited."""
+    """Whether `graph` is the graph of `context`, or calls it directly or indirectly, and that graph
+    runs inside a loop. `repeated`: `graph` itself runs inside a loop. `seen`: the pairs (address of
+    a graph, `repeated`) that were visited."""
     key = int(ffi.cast("uintptr_t", graph)), repeated
     if key in seen:
         return False

@@ -34,7 +34,7 @@ HIDDEN = Refusal(
 
 @dataclass(frozen=True)
 class File:
-    """A file of `size` bytes from an address on."""
+    """The model file in memory: `size` bytes from an address on."""
 
     ffi: Any
     address: int
@@ -108,7 +108,7 @@ def order(ffi: Any, contexts: Iterable[Any], number: int) -> Order:
 
 
 def _files(ffi: Any, context: Any) -> Iterator[File]:
-    """Yields the model file once for each constant of the graph that points to it."""
+    """Yields the model file that a constant of the graph points to, for each constant."""
     for k in range(context.tensor_count):
         raw = context.tensors[k]
         if raw.allocation != IN_MODEL or not raw.data or not raw.owner:

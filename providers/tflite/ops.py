@@ -359,7 +359,8 @@ HOST_OPS: dict[str, HostOp] = table(int16.marked(_rows()))
 
 
 def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostOp]:
-    """Returns rows of CPU operators with these operands; a `build` computes known results."""
+    """Returns rows of operators without a kernel, with these operands; a `build` computes their
+    results if these are known."""
     return {
         name: HostOp(name, op, (1, 1), operands=operands(takes), **traits) for name in names.split()
     }

@@ -27,7 +27,8 @@ def _activation(params: Any) -> str:
 
 
 def _unusual(**settings: Any) -> dict[str, Any]:
-    """Returns the settings that are set (not 0, "" or None), which the row's conditions refuse."""
+    """Returns those settings that differ from their defaults (0, "" or None); the row's conditions
+    refuse them."""
     return {name: value for name, value in settings.items() if value}
 
 
@@ -48,7 +49,7 @@ Reader = Callable[[RawNode], dict[str, Any]]
 
 
 def fixed(**attributes: Any) -> Reader:
-    """Returns a reader that gives every node of an operator these attributes."""
+    """Returns a reader that returns these attributes for every node of an operator."""
     return lambda node: attributes
 
 

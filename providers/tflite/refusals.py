@@ -28,7 +28,8 @@ def text(nodes: Sequence[NodeReport]) -> str:
 
 
 def _reasons(nodes: Sequence[NodeReport]) -> list[str]:
-    """Returns one line per reason, the first of those that differ only in a quoted name."""
+    """Returns one line for each reason. Of reasons that differ only in a quoted name, it returns
+    the first."""
     alike: dict[str, list[NodeReport]] = {}
     for node in nodes:
         alike.setdefault(re.sub(r"'[^']*'", "''", node.reason or ""), []).append(node)

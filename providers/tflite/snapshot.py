@@ -178,8 +178,8 @@ def _body(ffi: Any, context: Any, number: int) -> Snapshot:
 
 
 def _ones(raw: Sequence[RawNode], tensors: Mapping[int, Value]) -> dict[int, tuple[int, ...]]:
-    """Returns the axes of extent 1 of the graph's inputs, by tensor. In a model that does not say
-    which extents are dynamic, these may be, except in lists that decide shapes."""
+    """Returns, by tensor, the axes of extent 1 of the graph's inputs. Where the model does not say
+    which extents are dynamic, these may be, except in lists that determine shapes."""
     made = {t for node in raw for t in (*node.outputs, *_deciding(node))}
     inputs = {t for node in raw for t in node.inputs if t is not None} - made
     shapes = {t: tensors[t].shape or () for t in inputs if tensors[t].data is None}
@@ -221,7 +221,8 @@ def decided(
 def _is_decided(
     node: RawNode, tensors: Mapping[int, Tensor | Value], open_: Collection[int]
 ) -> bool:
-    """Whether output shapes of the node depend on the value of a tensor that is not constant."""
+    """Whether the output shapes of the node depend on the value of a tensor that is not
+    constant."""
     name = node.host_op.split(" ")[0]
     if name in ops.OPAQUE or name.startswith("op") or name == loops.LOOP:
         return True

@@ -50,7 +50,8 @@ def _host(ffi: Any, context: Any) -> Any:
 
 
 def _wrap(interpreter: type) -> None:
-    """Has the methods of the host's class that return a tensor fetch it first, once."""
+    """Wraps the methods of the host's class Interpreter that return a tensor, once: they then fetch
+    the tensor first."""
     plain_view, plain_copy = interpreter.tensor, interpreter.get_tensor  # type: ignore[attr-defined]
     if getattr(plain_copy, "tflgpu_fetches", False):
         return

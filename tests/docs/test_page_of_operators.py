@@ -16,7 +16,7 @@ from tests.support.subprocesses import ROOT
 from tflgpu_plugin.importer import partition_rules, rules
 from tflgpu_plugin.importer.row_conditions import AFTER_ROW, BY_ROLES, FIRST
 from tflgpu_plugin.importer.support import support
-from tflgpu_plugin.ir import Target
+from tflgpu_plugin.ir import Target, requirement
 from tflgpu_plugin.providers.onnxruntime import conditions as onnx_conditions, ops as onnx_ops
 from tflgpu_plugin.providers.onnxruntime.reader import read
 from tflgpu_plugin.providers.tflite import conditions as tflite_conditions, ops as tflite_ops
@@ -30,7 +30,7 @@ SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, 
      {"x": (1, 2, 3), **{k: np.ones(2, np.float32) for k in "sbmv"}}, {}, {"training_mode": 1}),
     ("Cast", "Input and result of float32, float16, bfloat16, bool,", {"x": (4,)}, {"to": 16},
      {"to": 11}),
-    ("Resize", "No antialiasing but of height", {"x": (1, 1, 2, 2), "r": np.zeros(0, np.float32),
+    ("Resize", "No antialiasing except of height", {"x": (1, 1, 2, 2), "r": np.zeros(0, np.float32),
      "s": np.float32([1, 1, 2, 2])}, {}, {"antialias": 1}),
     ("Resize", "The mode nearest for the coordinates tf_half_pixel_for_nn.",
      {"x": (1, 1, 2, 2), "r": np.zeros(0, np.float32), "s": np.float32([1, 1, 2, 2])},
@@ -105,7 +105,7 @@ def test_a_sentence_is_what_is_claimed(
     [
         (
             "CONV_2D",
-            "No fused activation but relu, relu6 and relu_n1_to_1.",
+            "No fused activation except relu, relu6 and relu_n1_to_1.",
             host_node("CONV_2D", "tgl_conv_params", **CONV, activation=1),
             host_node("CONV_2D", "tgl_conv_params", **CONV, activation=6),
         ),
@@ -173,14 +173,14 @@ def test_every_condition_and_rule_is_on_the_page() -> None:
     for page, table in ((TFLITE, tflite_ops.HOST_OPS), (ONNX, onnx_ops.HOST_OPS)):
         for key, row in table.items():
             for condition in row.conditions:
-                said = " ".join((condition.__doc__ or "").split())
+                said = requirement(condition)
                 assert said.endswith(".") and said in line(page, key), key
     parted = [rule for together in partition_rules.PARTITION_RULES for rule in together]
     tflite = (*FIRST, *tflite_conditions.EVERY, *BY_ROLES, *AFTER_ROW)
     every = (TFLITE, tflite), (ONNX, (*FIRST, *onnx_conditions.EVERY))
     for page, conditions in (*every, (ONNX, rules.RULES), (ONNX, parted)):
         for number, one in enumerate(conditions, 1):
-            assert f"\n{number}. {' '.join((one.__doc__ or '').split())}" in page
+            assert f"\n{number}. {requirement(one)}" in page
 
 
 @pytest.mark.parametrize("op", ["Relu", "Erf", "Exp", "Concat", "Tanh"])

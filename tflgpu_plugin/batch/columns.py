@@ -11,8 +11,8 @@ from tflgpu_plugin.batch.spec import Array, Signature, Spec
 
 
 def taken(batch: Mapping[str, Array], signature: Signature) -> list[str]:
-    """Returns the name of each input's column. For a model with one input, the only column that
-    holds arrays may have any name. Raises BadInput."""
+    """Returns, for each input of the model, the name of the column that holds it. For a model with
+    one input, the only column that holds arrays may have any name. Raises BadInput."""
     arrays = [name for name, rows in batch.items() if len(rows) and np.ndim(rows[0])]
     if len(signature.inputs) == len(arrays) == 1 and signature.inputs[0].name not in batch:
         return arrays

@@ -25,7 +25,7 @@ STATE = {"ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"}
 
 
 class _Tflite:
-    """A TFLite model in its host, ready to run; `names` are those of its outputs."""
+    """A TFLite model, loaded in its host and ready to run; `names` are the names of its outputs."""
 
     def __init__(self, spec: Spec) -> None:
         runner = hosts.host(spec.host)
@@ -67,7 +67,8 @@ class _Tflite:
 
 
 class _Onnx:
-    """An ONNX model in ONNX Runtime, ready to run; `names` are those of its outputs."""
+    """An ONNX model, loaded in ONNX Runtime and ready to run; `names` are the names of its
+    outputs."""
 
     def __init__(self, spec: Spec) -> None:
         self.session = onnx.session(onnx.read(spec.model), spec.options)
@@ -108,7 +109,8 @@ class Gone(RuntimeError):
 
 @dataclass(frozen=True)
 class Failed:
-    """The reason why a sample has no results, in their place."""
+    """Takes the place of a sample's results when the sample could not be run, and holds the
+    reason."""
 
     reason: str
 
@@ -151,7 +153,8 @@ class Model:
         self._batch_is_possible(shapes)
 
     def _batch_is_possible(self, shapes: Sequence[Sequence[int]]) -> None:
-        """Raises BadInput where a result does not have one row per sample."""
+        """Raises BadInput if the first extent of a result is not the number of samples in the
+        batch."""
         for name, shape in zip(self.names, shapes, strict=True):
             if not len(shape) or shape[0] != self.batch:
                 raise BadInput(

@@ -25,7 +25,7 @@ PART, PACKED, PROBLEM = "part", "packed", "problem"  # columns; the first two ar
 
 
 class Actor:
-    """A worker of Ray Data: it takes parts and returns packed results."""
+    """A worker that Ray Data calls with parts; it returns packed results."""
 
     def __init__(
         self, spec: Spec, signature: Signature, adapters: Sequence[str], kind: str, folder: str
@@ -54,7 +54,8 @@ class Actor:
 
 
 class OnRay:
-    """The cluster at this address; "": one on this machine, which ends with the run."""
+    """An engine that runs parts on the Ray cluster at this address or, for "", on a cluster on this
+    machine that is started for the run and ends with it."""
 
     def __init__(
         self,

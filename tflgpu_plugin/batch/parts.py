@@ -1,5 +1,5 @@
 """The files of a run in its folder: `_run.json`, and for each part a file of results and, where
-inputs failed, one of their sentences. Each file is written atomically."""
+inputs failed, a file with the reasons. Each file is written atomically."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_BYTES = 1 << 28  # bytes of a file of failures
 
 @dataclass(frozen=True)
 class Failure:
-    """An input without results: its number, its name, and the reason."""
+    """An input for which there are no results: its number, its name, and the reason."""
 
     index: int
     input: str
@@ -56,8 +56,8 @@ class Results:
 
 @dataclass(frozen=True)
 class Packed:
-    """Results of one part in their stored form: the content of their file (none for a part with
-    failures only, which would have no columns), and how many inputs the part has."""
+    """The results of one part in their stored form: the content of their file (empty if all inputs
+    of the part failed), and how many inputs the part has."""
 
     part: int
     count: int
@@ -76,7 +76,7 @@ def packed(results: Results, kind: str) -> Packed:
 
 
 class Folder:
-    """The folder of a run. `kind` is npz or parquet."""
+    """The output folder of a run. `kind` is npz or parquet."""
 
     def __init__(self, path: Path, kind: str) -> None:
         if kind == PARQUET:
@@ -84,8 +84,8 @@ class Folder:
         self.path, self.kind = path, kind
 
     def begin(self, manifest: Mapping[str, Any], resume: bool) -> None:
-        """Makes the folder, or with `resume` continues the run that it holds. Raises BadInput where
-        it holds another run, or other files."""
+        """Creates the folder or, with `resume`, continues the interrupted run whose results it
+        holds. Raises BadInput where it holds results of another run, or other files."""
         self.path.mkdir(parents=True, exist_ok=True)
         known = self.path / MANIFEST
         if known.exists():
@@ -126,7 +126,8 @@ class Folder:
         return found
 
     def keep(self, packed: Packed) -> None:
-        """Writes failures first: a part is complete when its file of results exists."""
+        """Writes the results of a part to files. Failures are written first, because a part counts
+        as complete when its file of results exists."""
         if packed.failures:
             failed = [[one.index, one.input, one.reason] for one in packed.failures]
             content = {ITEMS: packed.count, FAILED: failed}

@@ -26,7 +26,8 @@ def named(adapters: str | Iterable[Any]) -> tuple[str, ...]:
 
 
 def dealt(adapters: Sequence[str], worker: int) -> str | None:
-    """Returns the adapter of the worker with this number, None for the best adapter."""
+    """Returns the adapter of the worker with this number: the adapters are assigned cyclically.
+    None stands for the best adapter."""
     return adapters[worker % len(adapters)] if adapters else None
 
 

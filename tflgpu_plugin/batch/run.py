@@ -36,8 +36,8 @@ class Request:
 
 @dataclass
 class Outcome:
-    """The result of a run. `before`: inputs that an earlier run had finished; `failures`: inputs
-    without results, also of that run."""
+    """The result of a run. `before` is how many inputs an earlier run had finished; `failures` are
+    the inputs without results, those of the earlier run included."""
 
     inputs: int
     before: int = 0

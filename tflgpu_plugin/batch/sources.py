@@ -23,8 +23,8 @@ TABLES = (".npy", ".npz", ".parquet")
 
 @dataclass(frozen=True)
 class Item:
-    """One sample: its number in the run, its file and, where the file holds several, its row
-    there."""
+    """One sample of a run: its number, its file and, where the file holds several samples, its row
+    in that file."""
 
     index: int
     path: str
@@ -37,8 +37,8 @@ class Item:
 
 @dataclass(frozen=True)
 class Source:
-    """A file with `rows` samples; None: it is one sample, or cannot be read, which its reader
-    reports."""
+    """A file with `rows` samples. If `rows` is None, the file is one sample, or cannot be read (its
+    reader then reports why)."""
 
     path: str
     rows: int | None = None
@@ -131,7 +131,7 @@ def parquet() -> Any:
 
 
 def _head(stream: BinaryIO) -> tuple[int, ...]:
-    """Returns the shape in the header of a .npy file."""
+    """Returns the shape that the header of a .npy file states."""
     heads: Any = np.lib.format
     version = heads.read_magic(stream)
     read = heads.read_array_header_1_0 if version == (1, 0) else heads.read_array_header_2_0
@@ -152,7 +152,7 @@ def _rows_of_npz(path: Path, signature: Signature) -> int | None:
 
 
 def _rows(given: Input, shape: Sequence[int]) -> int | None:
-    """Returns the number of samples in an array, None for one sample."""
+    """Returns the number of samples in an array of this shape; None if the array is one sample."""
     whole = len(shape) == len(given.shape) + 1 and shape[0] == 1
     if given.fits(shape) or (whole and given.fits(shape[1:])):
         return None

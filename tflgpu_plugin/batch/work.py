@@ -38,7 +38,8 @@ Finished = tuple[Part, Sequence[Failure]]
 
 @dataclass(frozen=True)
 class Read:
-    """A part with its samples; inputs that cannot be read are among the failures."""
+    """A part whose inputs have been read as samples; inputs that could not be read are among its
+    failures."""
 
     part: Part
     items: list[Item]
@@ -47,7 +48,8 @@ class Read:
 
 
 class Worker:
-    """A model that is ready for parts. Reading may use another thread than running."""
+    """Reads the inputs of parts and runs the model on them. Reading may be done in another thread
+    than running."""
 
     def __init__(self, spec: Spec, signature: Signature) -> None:
         self.reader = reading.Reader(spec, signature)

@@ -31,7 +31,7 @@ READY, DONE, FAILED, STOP, UNUSABLE = "ready", "done", "failed", "stop", "unusab
 
 
 class Stopped(RuntimeError):
-    """An error that ends the run; the text says why. Finished results are kept."""
+    """An error that ends the run; the text says why. Results that are already written remain."""
 
 
 @dataclass

@@ -27,15 +27,16 @@ MAX_EXACT_INTEGER = 1 << 53  # every reader of JSON represents smaller integers 
 
 
 class Damaged(ValueError):
-    """Bytes are not a plan for this version; the text continues a sentence about them."""
+    """An error for bytes that are not a plan for this version. Its text is the end of a sentence
+    about these bytes."""
 
 
 class Mismatch(ValueError):
-    """A value that was read does not have the requested type."""
+    """An error for a value in a file that does not have the expected type."""
 
 
 def require(true: bool, what: str) -> None:
-    """Raises Mismatch unless something is true."""
+    """Raises Mismatch, with a text that names `what`, unless the condition `true` holds."""
     if not true:
         raise Mismatch(f"{what} does not fit")
 

@@ -1,8 +1,8 @@
-"""Files that are kept between runs: rendered kernels, tuning results, a digest of our code, plans.
+"""Files in the user's cache folder: rendered kernels, tuning results, a digest of our code, plans.
 
 They contain data with a digest, in folders and files of this user that nobody else can write to.
-Anything else in such a place (a pipe, a link, a file of another user) is not used, with one line
-for the user, and never makes the program wait."""
+Anything else in such a place (a pipe, a link, a file of another user) is not used; the user gets
+one line about it, and the program never waits for it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _told = Once()
 
 
 class Unsafe(ValueError):
-    """A file must not be used; the text continues a sentence about it."""
+    """An error for a file that must not be used. Its text is the end of a sentence about the
+    file."""
 
 
 def home() -> Path:
@@ -108,9 +109,9 @@ def kept(path: Path) -> str | None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """A context in which no other process or thread is in this context for the same folder. Raises
-    OSError where another one stays there for too long. On file systems without locks it does
-    nothing."""
+    """Holds the lock of a folder while the context is entered: no other process or thread can hold
+    it meanwhile. Raises OSError if it is not released in time by another one. On file systems
+    without locks it does nothing."""
     handle = _lockable(folder)
     try:
         end = time.monotonic() + LOCK_SECONDS

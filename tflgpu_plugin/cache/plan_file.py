@@ -3,9 +3,10 @@
 Such bytes are a sequence of segments, one for each plan. Layout of a segment (little endian):
 magic, format, crc32 of everything from there to the body, sizes of header and body in bytes,
 checksum of the body; then the header as compressed JSON; then, at the next multiple of 64, the
-body: the packed weights that no earlier segment has, or the order in which they have the words of
-one that it has, and the writer's own arrays, each at a multiple of 64. Nothing in it is ever
-executed on the host, and every number is checked before it is used."""
+body: the packed weights that no earlier segment has, and the writer's own arrays, each at a
+multiple of 64. For a weight that consists of the words of an earlier one in another order, only
+that order is stored (`rearranged`). Nothing in the bytes is ever executed on the host, and every
+number is checked before it is used."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def checksum(parts: Iterable[bytes | memoryview]) -> int:
 
 
 class Image(NamedTuple):
-    """A packed weight in the body of a segment; with a `source`, the order of that one's words."""
+    """A packed weight in the body of a segment. If it has a `source`, `data` is the order in which
+    it has the words of the weight with that name."""
 
     segment: Segment
     data: memoryview
@@ -60,7 +62,7 @@ class Image(NamedTuple):
 
 @dataclass(frozen=True)
 class Segment:
-    """A plan as it was read, not yet decoded."""
+    """A plan as it was read from bytes, not yet decoded."""
 
     header: Mapping[str, Any]
     body: memoryview = field(repr=False)
@@ -130,7 +132,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Contents:
-    """The segments in some bytes, of which all before `end` are valid."""
+    """The segments that were read from bytes, whose first `end` bytes are valid."""
 
     segments: tuple[Segment, ...]
     end: int
@@ -146,8 +148,8 @@ class Contents:
 
     @cached_property
     def complete(self) -> Mapping[str, str]:
-        """Returns the name of a weight that is not in the order of another, by the digest of its
-        values."""
+        """Returns the names of the weights that are stored with all their bytes, not as an order,
+        by the digests of their values."""
         found = dict[str, str]()
         for header in (segment.header for segment in self.segments):
             for name, digest in zip(header["names"], header["digests"], strict=True):
@@ -237,9 +239,9 @@ def write(
 def _new(
     plan: Plan, names: Sequence[str], digests: Sequence[str], before: Contents | None
 ) -> dict[str, tuple[int, str, Iterator[Array]]]:
-    """Returns the data to write for each weight that the segments `before` do not contain, by name:
-    its bytes, the name of the weight that has the same words in another order, if any, and
-    pieces."""
+    """Returns, by name, what to write for each weight of the plan that is not in `before`: its size
+    in bytes, the name of the stored weight that has the same words in another order ("" if none),
+    and its bytes in pieces."""
     found, left = dict[str, tuple[int, str, Iterator[Array]]](), rearranged.MOST
     for name, digest, weight in zip(names, digests, plan.weights, strict=True):
         if name in found or (before and name in before.images):

@@ -1,5 +1,5 @@
-"""Packed weights that hold the words of another one in another order. Plans for few and for many
-rows pack a matrix differently, for example; only the order is stored then."""
+"""Packed weights that consist of the words of another packed weight in another order. Plans for few
+and for many rows pack a matrix differently, for example; then only the order is stored."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ MOST = 64 << 20  # bytes of the weights in a segment that are compared, since th
 
 
 def order(wanted: Array, source: memoryview) -> bytes | None:
-    """Returns the order in which these bytes (uint8) have the words of the source, and zeros; None
-    if they have others, or if the order is not much smaller."""
+    """Returns, compressed, the position in `source` of each word of `wanted` (uint8); 0 stands for
+    a zero word. Returns None if a word is not in `source`, or if the positions take not much less
+    space than the words."""
     if len(wanted) % 4 or len(source) % 4:
         return None
     words, mine = _with_zero(source), wanted.view("<u4")
@@ -31,8 +32,8 @@ def order(wanted: Array, source: memoryview) -> bytes | None:
 
 
 def arranged(text: memoryview, source: memoryview, size: int) -> Array:
-    """Returns `size` bytes (uint8) with the words of the source in a stored order. Raises
-    Damaged."""
+    """Returns the `size` bytes (uint8) that consist of the words of the source in the stored order.
+    Raises Damaged."""
     try:
         steps = np.frombuffer(zlib.decompressobj().decompress(text, size + 1), "<i4")
         words, places = _with_zero(source), np.cumsum(steps, dtype=np.int64)
@@ -45,5 +46,6 @@ def arranged(text: memoryview, source: memoryview, size: int) -> Array:
 
 
 def _with_zero(source: memoryview) -> Array:
-    """Returns the words of a weight after a zero, with which layouts are padded."""
+    """Returns the words of a weight, preceded by a zero, since packed weights are padded with
+    zeros."""
     return np.concatenate([np.zeros(1, "<u4"), np.frombuffer(source, "<u4")])

@@ -72,9 +72,10 @@ def difference(found: Mapping[str, str], wanted: Mapping[str, str]) -> str | Non
 
 @dataclass
 class Entry:
-    """The file of a partition's plans, and the key that these must have. `content` computes the
-    part of that name, which takes longer than the rest. `most` is the largest size of a file that
-    is read; a file that was `refused` is replaced."""
+    """The file with the plans of a partition. `key` identifies what the plans were made from; a
+    file with another key is not used. `content` computes the digest of the weights in that key,
+    which takes longer than the rest. Files of more than `most` bytes are not read. If `refused`,
+    the file is replaced at the next `store`."""
 
     path: Path
     key: Mapping[str, str]
@@ -92,8 +93,8 @@ class Entry:
         return None
 
     def plans(self, source: str | None) -> Iterator[Stored]:
-        """Yields the stored plans for other shapes, which follow from this `source`, or, without
-        one, of the partition itself. See `load`."""
+        """Yields the stored plans of the partition itself or, with a `source`, those for other
+        shapes that were made from it. See `load`."""
         try:
             held = plan_file.contents(mapped_file(self.path, self.most), growing=True)
             for segment in held.segments:
@@ -109,12 +110,12 @@ class Entry:
             self.refuse(str(error.strerror if isinstance(error, OSError) else error))
 
     def settle(self) -> None:
-        """Computes the content now, after which the constants may be freed."""
+        """Computes the digest of the weights now, so that the constants may be freed afterwards."""
         content = self.content()
         self.content = lambda: content
 
     def check(self, found: Stored) -> None:
-        """Raises Damaged unless the file is complete and has these weights."""
+        """Raises Damaged unless the stored plan is complete and belongs to these weights."""
         found.check()  # meanwhile constants are hashed
         if reason := difference(found.key, {**self.key, CONTENT: self.content()}):
             raise Damaged(reason)
@@ -229,7 +230,8 @@ def opened(options: Options) -> Cache | None:
 
 
 def _takes(held: Contents, extra: Mapping[str, Any]) -> bool:
-    """Whether a file gets a further plan: it has no such one yet, and not too many."""
+    """Whether a plan with this `extra` can be added to a file: the file does not have it yet, and
+    is not full."""
     same = any(_place_of(extra) == _place_of(segment.extra) for segment in held.segments)
     return not same and len(held.segments) < MOST_PLANS
 
@@ -258,8 +260,8 @@ def _tell_unkept(folder: Path, reason: object) -> None:
 
 
 def _most(graph: Graph) -> int:
-    """Returns a size in bytes that plans of this graph do not exceed; packed constants may be
-    several times larger."""
+    """Returns an upper limit for the size in bytes of a file of plans of this graph; packed
+    constants may be several times larger than the graph's."""
     constants = (tensor.data for tensor in graph.tensors.values() if tensor.data is not None)
     return ROOM + PACKED * sum(data.nbytes for data in constants)
 

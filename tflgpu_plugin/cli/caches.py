@@ -75,8 +75,8 @@ def files(folder: Path | None) -> dict[Path, int]:
 
 
 def clear(paths: Mapping[Path, int]) -> dict[Path, str]:
-    """Deletes the files, and returns why some could not be deleted. Programs that run go on: they
-    lose only what the next one would have found."""
+    """Deletes the files, and returns why some could not be deleted. Running programs are not
+    affected; the next ones generate the files again."""
     failed = dict[Path, str]()
     for path in paths:
         try:

@@ -98,8 +98,8 @@ def status(error: BaseException) -> int:
 
 
 class Patient(io.RawIOBase):
-    """A standard stream that accepts all writes, even when its reader is gone or its disk is full;
-    `failure` is why data was lost."""
+    """A standard stream whose writes never fail, even when its reader has gone away or its disk is
+    full; `failure` is the reason why data was lost."""
 
     def __init__(self, raw: io.RawIOBase) -> None:
         self.raw = raw
@@ -124,8 +124,8 @@ class Patient(io.RawIOBase):
 
     @property
     def lost(self) -> OSError | None:
-        """Returns the failure, except that of a reader that has gone away: it has all that it
-        wanted."""
+        """Returns the failure, except when the reader has closed the pipe, as `head` does when it
+        has read enough."""
         gone = (errno.EPIPE, errno.EINVAL) if sys.platform == "win32" else (errno.EPIPE,)
         return None if self.failure is None or self.failure.errno in gone else self.failure
 

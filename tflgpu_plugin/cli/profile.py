@@ -69,8 +69,8 @@ class CpuNode:
 
 @dataclass(frozen=True)
 class Recording:
-    """The inferences that were measured: begin and end of each, all runs of partitions, the
-    partitions' numbers in reports by those in runs, and what the host's profile tells."""
+    """The measured inferences: begin and end of each, all runs of partitions, the partitions'
+    numbers in reports by their numbers in runs, and the entries of the host's own profile."""
 
     inferences: tuple[tuple[int, int], ...]
     runs: tuple[Run, ...]
@@ -178,7 +178,8 @@ def _launches(found: Recording, built: Built) -> Iterator[Launch]:
 def _explained(
     launches: Sequence[Launch], group: tuple[int, tuple[str, ...]], built: Built
 ) -> Iterable[Launch]:
-    """Returns the launches of a plan with the host's nodes and what they reach."""
+    """Returns the launches of a plan, each with the host's nodes that it computes and their
+    throughput."""
     for partition, instance in built:
         if (partition.number, tuple(instance.labels.split("\n"))) == group:
             return _reached(launches, partition, instance.plan)

@@ -3,7 +3,6 @@ docs/ops.md and docs/options.md."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from tflgpu_plugin.ir import (
     HostOp,
     Target,
     quirks as known,
+    requirement,
 )  # fmt: skip
 from tflgpu_plugin.providers.onnxruntime.conditions import EVERY as ONNX_NODES
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
@@ -109,10 +109,9 @@ def _needs(row: HostOp) -> str:
 
 
 def _sentence(condition: Any) -> str:
-    function = getattr(
-        condition, "func", condition
-    )  # a functools.partial has the docstring of its function
-    return " ".join((inspect.getdoc(function) or "").split())
+    """Returns what a condition requires of a node; a functools.partial has the docstring of its
+    function."""
+    return requirement(getattr(condition, "func", condition))
 
 
 def _types(row: HostOp, *more: str) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def lower(graph: Graph, target: Target) -> Lowering:
 
 
 def _filled(graph: Graph, ports: Sequence[int]) -> list[int]:
-    """Returns the ports that have elements; others are neither read nor written."""
+    """Returns the ports that have at least one element; others are neither read nor written."""
     return [tensor for tensor in ports if 0 not in graph.shape(tensor)]
 
 
@@ -177,7 +177,8 @@ class Assembly:
         self.halves, self.powers = stored - wide, scaled
 
     def _memory(self, source: Source) -> Source:
-        """Returns the memory that holds a source: the enclosing tensor for one inside another."""
+        """Returns the tensor or constant whose memory a source uses: the enclosing tensor, if it is
+        placed inside one."""
         root = self.low.root(source)
         return self.views.find(root)[0] if isinstance(root, int) else root
 
@@ -185,14 +186,15 @@ class Assembly:
         return bool(self.halves) and precision.key(self._memory(source)) in self.halves
 
     def _whole(self, source: Source) -> bool:
-        """Whether a source holds int32."""
+        """Whether the values of a source are stored as int32."""
         if isinstance(source, int):
             tensor = self.low.copied.get(source, source)
             return tensor >= 0 and is_integer(self.graph.tensors[tensor])
         return isinstance(source, Constant) and source.whole
 
     def _low(self, source: Source) -> float | None:
-        """Returns the number that a byte of 0 means; None for a source not stored in bytes."""
+        """Returns the integer that a byte of 0 stands for, if a source is stored in bytes; else
+        None."""
         root = self.low.root(source) if self.lows else source
         return self.lows.get(root.key) if isinstance(root, Constant) else None
 
@@ -219,7 +221,8 @@ class Assembly:
         return self.graph.nodes[0]
 
     def _pool(self, size: int, limit: int) -> int:
-        """Adds a pool for this many vec4, after zeros if they fit (GPUs read them as padding)."""
+        """Adds the buffer of a pool of this many vec4. If the limit allows it, zeros precede them,
+        which kernels on GPUs read as padding."""
         zeros = 0 if self.low.target.software or size + ZEROS > limit else ZEROS
         return self._buffer("pool", (size + zeros) * VECTOR, zeros * VECTOR)
 

@@ -16,8 +16,9 @@ Root = Callable[[Source], Source]
 
 @dataclass
 class Views:
-    """Tensors inside others: `offsets` maps one to (the enclosing tensor, offset in vec4); `grown`
-    are new sizes of enclosing tensors that were extended at the end."""
+    """Tensors that are placed inside other tensors: `offsets` maps each of them to (the enclosing
+    tensor, offset in vec4). `grown` has the new sizes of enclosing tensors that were extended at
+    the end."""
 
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     grown: dict[int, int] = field(default_factory=dict)

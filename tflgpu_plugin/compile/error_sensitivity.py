@@ -121,8 +121,8 @@ class Walk:
         return shape[-1] if planar(shape) else max(1, prod(shape))
 
     def _before(self, each: EpilogueOp, sensitivity: Sensitivity) -> Sensitivity:
-        """Returns the sensitivity before an epilogue op, and gives its operand the sensitivity
-        after it."""
+        """Returns the sensitivity of the value before an epilogue op, from that after it, which
+        also goes to the op's operand."""
         errors = ops.traits(each.op).errors
         gated = errors.floors and each.parameters[:1] == (0.0,)
         sensitivity = sensitivity * (GATE.passes if gated else errors.passes)
@@ -183,7 +183,8 @@ class Walk:
         return max(1, prod(self.graph.shape(tensor)))
 
     def _mean_square(self, tensor: int | None, numbers: tuple[float, ...] = ()) -> float:
-        """Returns the mean square of a constant, else of these numbers; 0 if there are none."""
+        """Returns the mean square of a tensor if it is constant, else that of the given numbers; 0
+        if there are none."""
         data = self.graph.constant(tensor)
         values = np.asarray(numbers if data is None else data, np.float64)
         return float(np.mean(values**2)) if values.size else 0.0

@@ -38,7 +38,8 @@ class Observation:
 
 @dataclass(frozen=True)
 class _Written:
-    """A tensor of the rewritten graph that is complete after a launch; see `Observation`."""
+    """A tensor of the rewritten graph, with the number of the launch after which it is complete;
+    see `Observation`."""
 
     launch: int
     stored: int
@@ -116,7 +117,8 @@ class _Observing(Assembly):
 
     def _same_values(self, tensor: int, stored: int) -> bool:
         """Whether a tensor of the partition's graph and one of the rewritten graph have the same
-        type and quantization: passes give a tensor whose dequantization they move others."""
+        type and quantization. They differ where a pass has moved a dequantization past the
+        tensor."""
         there, here = self.whole.tensors[tensor], self.graph.tensors[stored]
         return (there.dtype, there.quantization) == (here.dtype, here.quantization)
 

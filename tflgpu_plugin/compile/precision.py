@@ -83,7 +83,7 @@ def unbearable(low: Lowering, memory: Memory, narrow: Mapping[object, Source]) -
 
 
 def worst(found: Mapping[Name, float]) -> Iterator[Name]:
-    """Yields the names with the largest sensitivities, which stay float32."""
+    """Yields the names with the largest sensitivities; these tensors stay float32."""
     ordered = sorted(found, key=found.__getitem__)
     errors = ROUNDING * np.sqrt(np.cumsum([found[name] for name in ordered]))
     total = max((*errors[np.isfinite(errors)][-1:], BEARABLE))
@@ -92,7 +92,8 @@ def worst(found: Mapping[Name, float]) -> Iterator[Name]:
 
 
 def whole(low: Lowering) -> dict[object, float]:
-    """Returns keys of constants to store in bytes, with the number that a byte of 0 stands for."""
+    """Returns the keys of integer constants to store in bytes, each with the integer that a byte of
+    0 stands for."""
     found: dict[object, float] = {}
     other: set[object] = set()
     for launch in low.launches:
@@ -109,8 +110,8 @@ def whole(low: Lowering) -> dict[object, float]:
 
 
 def least_number(source: Constant) -> float | None:
-    """Returns the least number of a constant to store in bytes, or 0 (for padding) if that is
-    less."""
+    """Returns the integer that a byte of 0 stands for: the least one of a constant, or 0 if that is
+    less, because padding is 0."""
     data = source.data
     if not source.half or data is None or data.dtype.kind not in "iu" or data.dtype.itemsize > 2:
         return None
@@ -153,7 +154,8 @@ def before_logs(graph: Graph) -> set[int]:
 
 
 def _goes_on(op: str, inside: bool) -> bool:
-    """Whether inputs of this op belong to the set; `inside`: its result does."""
+    """Whether the search for inputs of logarithms continues to the inputs of this op; `inside` says
+    whether its result is such an input."""
     row = ops.traits(op)
     saturates = row.errors.bounded or (
         row.accuracy == "transcendental" and not row.errors.keeps_ratios

@@ -222,8 +222,8 @@ class _Registers:
 def _tables(
     template: Template, known: Mapping[Any, int], guards: Mapping[Guard, Any], places: Places
 ) -> Symbols:
-    """Returns the tables of a template for native code. `known` are the values of symbols that do
-    not depend on a run."""
+    """Returns the tables from which native code evaluates a template. `known` are the values of
+    symbols that are the same in all runs."""
     plan, made = template.plan, _Registers(template.trace.atoms, known)
     ports = [*plan.inputs, *plan.outputs, *plan.states]
     conditions = [(GUARDS.index(KINDS[g.kind]), made.total(g.terms)) for g in guards]

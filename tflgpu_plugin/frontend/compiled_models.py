@@ -1,5 +1,5 @@
-"""Compiled models: a partition's plans and weights as bytes, and the partition that is made of them
-again."""
+"""Compiled models: a partition's plans and weights as bytes, and partitions that are restored from
+such bytes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def packed(
 
 
 def unpacked(data: bytes, info: AdapterInfo, options: Options) -> tuple[Stored, ...]:
-    """Returns what was given to `packed`. Raises ValueError for other bytes, and for bytes that
-    were packed for another adapter or with a form or an op that the options refuse."""
+    """Returns the plans, JSON value and arrays that `packed` has converted to these bytes. Raises
+    ValueError for other bytes, and for bytes that were packed for another adapter or with a form or
+    an op that the options refuse."""
     every, device = plan_file.read(memoryview(data)), adapter.open_device(info)
     found = every[0]
     if reason := plans.difference(found.key, plans.target_key(device.target)):
@@ -55,7 +56,7 @@ def unpacked(data: bytes, info: AdapterInfo, options: Options) -> tuple[Stored, 
 def restore_partition(
     nodes: tuple[int, ...], every: Sequence[Stored], info: AdapterInfo, options: Options
 ) -> Partition:
-    """Returns a partition of stored plans, of which the first is built, whose graph is absent: a
+    """Returns a partition of stored plans. The first plan is built; its graph is absent, so a
     caller of `build` must provide the graph for other shapes. Raises BuildError with a sentence."""
     found, plan = every[0], every[0].plan
     ports = (*plan.inputs, *plan.outputs, *plan.states)

@@ -1,8 +1,10 @@
-"""The state of every frontend: the objects that its host made of ours (delegates, sessions), the
-claims of each graph, the native objects that run the partitions, and the counters for reports.
+"""The state of every frontend: the delegates and sessions that its host has created with this
+plugin, the claims of each graph, the native objects that run the partitions, and the counters for
+reports.
 
 Hosts free their objects without calling Python, and with these the memory on the device, which only
-native code holds. `Records.sweep` then frees what Python keeps of a partition, but its counters."""
+native code holds. `Records.sweep` then frees everything that Python holds of a partition, except
+its counters."""
 
 from __future__ import annotations
 
@@ -49,8 +51,8 @@ COUNTED = ("runs", "host_runs", "failures", "uploaded_bytes", "downloaded_bytes"
 
 @dataclass(repr=False)
 class PlacedPartition:
-    """A partition and the native object that runs it (which begins with a tg_partition); both are
-    freed when the host has freed that object. `nodes` are the host's."""
+    """A partition and the native object that runs it (which begins with a tg_partition). Both are
+    freed after the host has freed the native object. `nodes` are the host's node numbers."""
 
     closed: ClassVar[Refusal] = Refusal("host.withdrawn", "This part of the model is closed.")
 
@@ -84,7 +86,7 @@ class PlacedPartition:
 
     @property
     def described(self) -> object:
-        """Returns the data from which plans for other shapes follow, None where there is none."""
+        """Returns the data from which plans for other shapes are made, None if there is none."""
         raise NotImplementedError
 
     def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
@@ -201,8 +203,8 @@ class PlacedPartition:
     def add(
         self, handle: Any, given: Sequence[Shape], made: Sequence[Shape], found: Instance | str
     ) -> None:
-        """Hands its plan for these input shapes over to the native object, or the reason why there
-        is none. `made` are the outputs' shapes, which may be known even where there is no plan."""
+        """Passes a plan for these input shapes to the native object, or the reason why there is
+        none. `made` are the outputs' shapes, which may be known even where there is no plan."""
         ffi = native.ffi
         inputs, outputs = (ffi.new("int32_t[]", flat(shapes)) for shapes in (given, made))
         spec = ffi.new("tg_plan_spec *")
@@ -233,12 +235,12 @@ class PlacedPartition:
 
     @property
     def dead(self) -> bool:
-        """Whether the host had the native object and has freed it."""
+        """Whether the native object had been handed to the host, and the host has freed it."""
         state = self.state()
         return bool(state.times_freed) and not state.live
 
     def release(self) -> None:
-        """Releases the native object, and what plans for other shapes are made of."""
+        """Releases the native object and the data from which plans for other shapes are made."""
         self.final = self.state()
         self.partition, self.handle, self.reshaping = None, None, Reshaping()
 
@@ -287,7 +289,8 @@ class GraphRecord(Generic[Placed]):
     placed: list[Placed] = field(default_factory=list)
 
     def decide(self, reasons: Mapping[int, Refusal]) -> None:
-        """Records that nodes with a reason (by id) run on the CPU and all others on the GPU."""
+        """Records where each node of the graph runs: the nodes in `reasons` (by id) on the CPU, all
+        others on the GPU."""
         self.nodes = [
             node.placed(CPU if node.id in reasons else GPU, reasons.get(node.id))
             for node in self.nodes
@@ -305,9 +308,9 @@ Record = TypeVar("Record", bound=GraphRecord[Any])
 
 @dataclass
 class Client(Generic[Record]):
-    """A delegate or a session that a host made of ours. `graphs` are those that the host gave to
-    it; `logged` holds lines already logged. `gone` is the reason of nodes whose partition the
-    host has freed."""
+    """A delegate or a session of a host that uses this plugin. `graphs` are those that the host has
+    given to it; `logged` holds lines already logged. `gone` is the reason that nodes get after the
+    host has freed their partition."""
 
     gone: ClassVar[Refusal]
     last_is_first: ClassVar[bool] = False  # graph 0 of reports was handed over last
@@ -350,20 +353,20 @@ class Records(Generic[Owner, Placed]):
         self._newest: Registry[int, tuple[int, float]] = Registry()  # by thread: number, time
 
     def register(self, made: Owner) -> Owner:
-        """Keeps the client that the host of this thread is about to make."""
+        """Adds the client that the host of this thread is about to create."""
         self.sweep()
         self._newest.put(native.lib.tg_caller_number(), (made.number, time.monotonic()))
         self.clients.put(made.number, made)
         return made
 
     def keep(self, placed: Iterable[Placed]) -> None:
-        """Keeps partitions that may be asked to build for other shapes."""
+        """Adds partitions for which native code may later request plans for other shapes."""
         for one in placed:
             self.partitions.put(one.number, one)
 
     def claimed(self, number: int, gone: Refusal) -> Placed:
-        """Returns the partition of this number. Raises BuildError with `gone` where the partition
-        has been freed or never could be built for other shapes."""
+        """Returns the partition of this number. Raises BuildError with the text `gone` if it has
+        been freed, or is one of those that cannot be built for other shapes."""
         placed = self.partitions.get(number)
         if placed is None or placed.partition is None:
             raise BuildError((), gone)
@@ -388,8 +391,8 @@ class Records(Generic[Owner, Placed]):
                 self.clients.pop(number)
 
     def _just_made(self) -> set[int]:
-        """Returns the newest client of each thread: hosts do not know a client's number before it
-        is complete."""
+        """Returns, for each thread, its newest client: a host learns the number of a client only
+        when it is complete."""
         now, found = time.monotonic(), set[int]()
         for thread, newest in self._newest.items():
             found.add(newest[0])

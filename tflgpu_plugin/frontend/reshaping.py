@@ -46,7 +46,8 @@ def parted(numbers: Sequence[int]) -> tuple[Shape, ...]:
 
 
 class Lists:
-    """The lists that select a plan (shapes, then run values), as parts of one flat list."""
+    """The lists of numbers that select a plan (shapes, then values of a run), as parts of one flat
+    list."""
 
     def __init__(self, given: Sequence[Shape]) -> None:
         self.flat = tuple(flat(given))
@@ -149,8 +150,9 @@ def symbols(
 
 
 def _names(runs: Sequence[Flat], positions: Collection[int]) -> dict[int, Hashable]:
-    """Returns the names of symbols at these positions: the numbers of all runs there, and how many
-    extents of the same tensor before them had the same."""
+    """Returns, for the position of each number, a name that equal symbols have in common: the
+    numbers of all runs at the position, and how many extents of the same tensor before it had the
+    same numbers."""
     lists, found = _lists(runs[0]), dict[int, Hashable]()
     before = Counter[tuple[Flat, int]]()
     for k in sorted(positions):
@@ -206,7 +208,7 @@ class Reshaping:
             return self._made(given, alike, limits, make)
 
     def recall(self, exact: dict[Flat, Stored], templates: Sequence[Symbolic]) -> None:
-        """Adds stored plans and templates, as if their shapes had been seen."""
+        """Adds stored plans and templates, and treats their shapes as those of earlier runs."""
         self.stored, self.found = exact, [*templates[:KEPT]]
         self.seen = [*exact, *(one.made for one in templates)][:KEPT]
 

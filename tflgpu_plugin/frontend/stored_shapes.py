@@ -20,7 +20,8 @@ Room = tuple[int, ...]  # the value of each symbol
 
 
 def source(described: object) -> str | None:
-    """Returns a digest of what plans for other shapes follow from, None where it has none."""
+    """Returns a digest of the data from which plans for other shapes are made, None if there are
+    none."""
     try:
         return None if described is None else fingerprint.of(described)
     except TypeError:

@@ -55,9 +55,9 @@ class HostRun:
 
 @dataclass(frozen=True)
 class Running:
-    """A model that is ready. `run` does one inference and returns the outputs, which have these
-    names; `report` returns the report of its nodes. `host_runs` ends the host's profile, if there
-    is one, and returns all inferences in order."""
+    """A model that is ready to run. `run` does one inference and returns the outputs, whose names
+    are `names`; `report` returns the report of its nodes. `host_runs` ends the host's profile, if
+    there is one, and returns all inferences in order."""
 
     names: list[str]
     run: Callable[[], list[Array]]
@@ -89,7 +89,7 @@ class Subject(Protocol):
         """Returns the model with static shapes: those of the values of its inputs."""
 
     def given(self) -> Mapping[Any, Array]:
-        """Returns the values of the inputs by their probes."""
+        """Returns the values of the model's inputs, by the probes of these inputs."""
 
     def real(self, outputs: Sequence[Array]) -> list[Array]:
         """Returns the model's outputs, with quantized ones as the numbers that they stand for."""
@@ -212,7 +212,8 @@ class Comparison:
 
     @property
     def _not_reference(self) -> bool:
-        """Whether a host that has reference kernels was compared with others."""
+        """Whether the GPU was compared with other CPU kernels of the host although it has reference
+        kernels."""
         return self.judge not in (JUDGES[REFERENCE], ONE_SET)
 
     @property
@@ -223,7 +224,7 @@ class Comparison:
 
     @property
     def _by_design(self) -> str:
-        """Returns examples of differences that are no errors."""
+        """Returns examples of differences between hosts and GPU that are intended and no errors."""
         if self.judge == ONE_SET:
             return "InstanceNormalization, whose sums are less exact on the CPU"
         rounding = ", and 8-bit results of kernels that are not the reference"
@@ -350,8 +351,8 @@ def _computed(values: Array) -> Array:
 
 
 def _spread(expected: Array, other: Array) -> float:
-    """Returns the largest difference between the host's own two sets of kernels, where both have
-    computed a finite number."""
+    """Returns the largest difference between the results of the host's two sets of CPU kernels,
+    over elements for which both have finite numbers."""
     if expected.shape != other.shape:
         return 0.0
     first, second = _computed(expected), _computed(other)

@@ -81,7 +81,8 @@ class _Copy:
     out: bytearray = field(default_factory=lambda: bytearray(b"\0\0\0\0TFL3"))
 
     def table(self, at: int, fields: Fields) -> int:
-        """Appends a table, and then all that it refers to; returns its position."""
+        """Appends a table, and then all objects that it refers to; returns its position in the
+        copy."""
         model, out = self.file.model, self.out
         vtable = at - int(struct.unpack_from("<i", model, at)[0])
         size, length = struct.unpack_from("<HH", model, vtable)
@@ -109,7 +110,8 @@ class _Copy:
         return {**fields, 4: LISTS.get(options, {}), 12: LISTS_2.get(more, {})}
 
     def _target(self, place: int, inside: Any) -> int:
-        """Appends what a field of the model refers to; returns its position."""
+        """Appends the object that a reference in the model points to; returns its position in the
+        copy."""
         file, changed = self.file, self.changed.get(place)
         if isinstance(inside, list):
             tables = file.tables(place) if changed is None else changed

@@ -28,8 +28,8 @@ class NoHost(RuntimeError):
 
 
 class Lacking(RuntimeError):
-    """An error for a host that has no kernel for a custom operator of the model; the text is a
-    sentence."""
+    """An error for a host that has no kernel for a custom operator of the model; the text says
+    which."""
 
 
 def installed() -> dict[str, str]:
@@ -49,8 +49,8 @@ def installed_names() -> list[str]:
 
 
 def misfit(name: str) -> str:
-    """Returns why this installed host cannot be imported here, as a sentence; "" when no reason is
-    known."""
+    """Returns why this installed host cannot be imported here, as a sentence; "" if no such reason
+    is known."""
     if name != "tflite-runtime" or int(version("numpy").split(".")[0]) < 2:
         return ""
     return (

@@ -61,8 +61,7 @@ OPEN = 224  # chosen for a dynamic height or width; other dynamic extents are 1
 
 
 def missing() -> str | None:
-    """Returns why there is no comparison in ONNX Runtime on this machine; None when there can be
-    one."""
+    """Returns why models cannot be compared in ONNX Runtime on this machine; None if they can."""
     try:
         tflgpu_plugin.register()
     except (
@@ -167,7 +166,8 @@ class OnnxModel:
         return self.feeds
 
     def real(self, outputs: Sequence[Array]) -> list[Array]:
-        """Returns the outputs: the scale of an integer output is not in an ONNX file."""
+        """Returns the outputs unchanged: an ONNX file does not state the scale of an integer
+        output."""
         return [*outputs]
 
     def probes_of(self, names: Mapping[int, str]) -> Mapping[int, str]:
@@ -309,8 +309,8 @@ def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **ent
 
 
 def device(place: int = 0) -> Any:
-    """Returns our device at this place, or the last one. Raises NoAdapter, which is a
-    RuntimeError."""
+    """Returns our device number `place` as onnxruntime lists them, or the last one. Raises
+    NoAdapter, which is a RuntimeError."""
     import onnxruntime as ort
 
     from tflgpu_plugin.runtime import adapter

@@ -1,4 +1,4 @@
-"""Which nodes of a model compute a tensor from others."""
+"""Selects the nodes of a model that compute a tensor from others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def part(
 
 
 def before(nodes: Nodes[Tensor], tensors: Collection[Tensor]) -> set[Tensor]:
-    """Returns what the nodes read that compute these tensors; the tensors that no node computes
-    stay."""
+    """Returns the tensors that the nodes computing these tensors read. Tensors that no node
+    computes are returned unchanged."""
     maker = {tensor: reads for reads, results in nodes for tensor in results}
     return {source for tensor in tensors for source in maker.get(tensor, (tensor,))}

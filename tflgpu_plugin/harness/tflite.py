@@ -100,7 +100,8 @@ class TfliteModel:
         return replace(self, content=flatbuffer.with_shapes(self.content, shapes))
 
     def _resized(self) -> dict[int, tuple[int, ...]]:
-        """Returns the shapes of all results in a run, where those in the file are for others."""
+        """Returns the shapes that all results have in a run; the file states those for other input
+        shapes."""
         plain = self.runner.plain(self.content)
         own = [one["index"] for one in plain.get_output_details()]
         more = [t for t in flatbuffer.results(self.content) if t not in own]

@@ -128,7 +128,8 @@ class Builder(NodeReader):
         return 0 if held is None else held.axis
 
     def hold(self, tensor: int, quantization: Quantization) -> Quantization:
-        """Sets a tensor's quantization unless it has one. Returns the one that it has."""
+        """Sets the quantization of a tensor unless it already has one. Returns the tensor's
+        quantization."""
         table = self.tensors.table
         held = table[tensor].quantization
         if held is None:
@@ -213,8 +214,8 @@ class Builder(NodeReader):
         dtype: str | Sequence[str] | None,
         attributes: Mapping[str, Any],
     ) -> list[int]:
-        """Evaluates the op and returns its results as constant tensors. Raises Unsupported when an
-        input is not constant or the op cannot be evaluated."""
+        """Evaluates the op in numpy and returns its results as constant tensors. Raises Unsupported
+        when an input is not constant or the op cannot be evaluated."""
         table = self.tensors.table
         given = [None if t is None else table[t] for t in inputs]
         first = next(tensor for tensor in given if tensor is not None)
@@ -236,9 +237,9 @@ class Builder(NodeReader):
         ]
 
     def _alike(self, operands: Sequence[int | None]) -> tuple[int | None, ...]:
-        """Returns the operands, all 8-bit and 16-bit integers with one quantization, since ONNX
-        moves stored numbers: the quantization of the computed operands, or `NUMBERS` if these
-        differ."""
+        """Returns the operands with one common quantization, if all are 8-bit or all 16-bit
+        integers: ONNX moves stored numbers, without their scales. It is that of the computed
+        operands, or `NUMBERS` if these differ."""
         table = self.tensors.table
         stored = [t for t in operands if t is not None and table[t].dtype in COUNTED]
         found = {table[t].quantization for t in stored if table[t].data is None} - {None}
@@ -309,8 +310,8 @@ class Builder(NodeReader):
             return None
 
     def counted(self, tensor: int, axis: int, count: int) -> int:
-        """Marks that only the first n indices along `axis` are valid, where n is the value of the
-        tensor `count` after a run, and returns the tensor."""
+        """Marks the tensor as valid only for its first n indices along `axis`, where n is the value
+        of the tensor `count` after a run. Returns the tensor."""
         table = self.tensors.table
         table[tensor] = replace(table[tensor], counted=(axis, count))
         return tensor

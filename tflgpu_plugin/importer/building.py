@@ -27,8 +27,8 @@ def build(e: Builder) -> list[int | None]:
 
 
 def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:
-    """Returns the outputs as constants; None if one is not, or a condition of `asked` is unmet.
-    Raises Unsupported for an operator without an op, of which nothing else can be made."""
+    """Returns the outputs as constants; None if one is not constant, or a condition of `asked` does
+    not hold. Raises Unsupported for an operator without an op, which can only be evaluated."""
     try:
         made = None if row_conditions.unmet(asked, e) else build(e)
     except Unsupported:

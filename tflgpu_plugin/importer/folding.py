@@ -86,8 +86,8 @@ def known(
 
 
 def held(arrays: Sequence[Array] | None, outputs: Sequence[Tensor]) -> list[Tensor] | None:
-    """Returns the outputs with the values `arrays`, or None where these are no shape arithmetic:
-    too large, not finite, or of another type than HELD."""
+    """Returns the outputs with the values `arrays`, or None if an array is not shape arithmetic:
+    too large, not finite, or of a type that is not in HELD."""
     if arrays is None or not all(symbolic(a) or np.all(np.isfinite(a)) for a in arrays):
         return None
     if any(t.dtype not in HELD or t.quantization is not None for t in outputs):
@@ -138,8 +138,9 @@ def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
 
 
 def _stored_alike(meaning: Meaning, tensors: Sequence[Tensor]) -> bool:
-    """Whether stored numbers may be moved: not by a concatenation of tensors with different
-    quantizations, which hosts may rescale, nor by a padding, for which hosts use zero points."""
+    """Whether the op may move the stored integers of these operands unchanged. A concatenation may
+    not if their quantizations differ, because hosts may rescale them; a padding may not, because
+    hosts fill with zero points."""
     held = {t.quantization for t in tensors if t.dtype in INTEGERS}
     if held <= {None} or not (meaning.brings or meaning.fills):
         return True
@@ -147,7 +148,8 @@ def _stored_alike(meaning: Meaning, tensors: Sequence[Tensor]) -> bool:
 
 
 def _agreed(value: Array) -> bool:
-    """Whether all hosts compute the same from these numbers: not uint64, and no NaN."""
+    """Whether all hosts compute the same results from these numbers: they are not uint64 and
+    contain no NaN."""
     return value.dtype != np.uint64 and not (value.dtype.kind == "f" and np.isnan(value).any())
 
 

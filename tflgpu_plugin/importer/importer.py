@@ -74,7 +74,7 @@ class _Importer(State):
             self._refuse(host, inputs, _fault(error, host, row))
 
     def _are_known(self, inputs: Sequence[int | None]) -> bool:
-        """Whether the values of all inputs are known before a run, be they symbolic."""
+        """Whether the values of all inputs are known before a run, as numbers or as symbols."""
         return all(t is None or self.tensors.table[t].data is not None for t in inputs)
 
     def _ask_runs(self, host: HostNode, inputs: Sequence[int | None]) -> None:
@@ -177,7 +177,8 @@ class _Importer(State):
                 )
 
     def _agree(self, stated: HostExtent, found: int) -> bool:
-        """Whether the host's extent can equal this one; a name without a number takes it."""
+        """Whether the extent that the host states can equal the derived one. If the stated one is a
+        name without a number, it gets the derived extent."""
         if isinstance(stated, int):
             return stated == found
         if self.symbols is not None:
@@ -263,8 +264,8 @@ def _fault(error: Exception, host: HostNode, row: HostOp | None) -> Refusal:
 
 
 def _below(bounds: Shape, stated: tuple[HostExtent, ...], axis: int) -> Shape:
-    """Returns the shape with the stated extent, if that is lower, on the axis that is counted in a
-    run."""
+    """Returns the shape with the stated extent on the axis whose length is counted in a run, if the
+    stated extent is lower."""
     extent = stated[axis] if axis < len(stated) else bounds[axis]
     known = extent if isinstance(extent, int) else bounds[axis]
     return (*bounds[:axis], min(known, bounds[axis]), *bounds[axis + 1 :])
@@ -289,7 +290,7 @@ def _fresh(builder: Builder, outputs: list[int | None]) -> list[int | None]:
 
 
 def _constant(stated: Value, result: Tensor) -> Tensor:
-    """Returns a known result in the type that the model states."""
+    """Returns a known result, converted to the type that the model states for it."""
     array = result.data
     assert array is not None
     data = cast_array(array, stated.dtype)

@@ -44,9 +44,9 @@ def otherwise(why: str) -> Unsupported:
 
 @dataclass
 class Forms:
-    """The expressions of a body: `made` lists them, each a tuple of a name and operands, and
-    `numbers` has their positions in that list. `values` are the values of tensors (`loop_values`).
-    """
+    """The expressions that a body computes: `made` lists them, each as a tuple of a name and
+    operands, and `numbers` maps such a tuple to its position in the list. `values` holds the values
+    of the body's tensors (`loop_values`)."""
 
     tensors: dict[int, Tensor]
     values: dict[int, Any] = field(default_factory=dict)
@@ -65,7 +65,8 @@ class Forms:
         return self.form(name, *sorted((a, b)))
 
     def run(self, body: Graph, given: Sequence[Tensor]) -> list[Any]:
-        """Returns the values of the body's outputs if carried values are tensors like `given`."""
+        """Returns the values of the body's outputs for a loop that carries tensors of the types and
+        shapes of `given`."""
         if len(body.nodes) > MOST_NODES or len(given) != len(body.inputs):
             raise otherwise(
                 f"it has {len(body.nodes)} nodes (at most {MOST_NODES}) and {len(body.inputs)} "
@@ -136,7 +137,7 @@ class Forms:
         return [tuple(shape) for shape in found]
 
     def linear(self, *slabs: Slab) -> int:
-        """Returns the number of a linear expression, the sum of `slabs`."""
+        """Returns the number of the linear expression that is the sum of `slabs`."""
         return self.form("linear", *sorted(slabs, key=lambda slab: (slab.tensor, slab.start)))
 
     def parts(self, name: str, form: int | None) -> tuple[Any, ...]:
@@ -184,7 +185,7 @@ def _added(forms: Forms, index: int, width: int) -> Slab:
 
 
 def _both(forms: Forms, node: Node) -> tuple[Any, Any]:
-    """Returns the values of two operands."""
+    """Returns the values of the two operands of a node."""
     return forms.value(node.operand()), forms.value(node.operand(1))
 
 
@@ -214,7 +215,8 @@ def _add(forms: Forms, node: Node) -> None:
 
 
 def _alike(forms: Forms, node: Node) -> tuple[Vector, Vector]:
-    """Returns the two operands of a node. Raises Unsupported where their sizes differ."""
+    """Returns the two operands of a node. Raises Unsupported unless they have the same size, since
+    broadcasting is not supported."""
     x, y = (forms.vector(node.operand(k)) for k in range(2))
     if (x.rows, x.width) != (y.rows, y.width):
         raise otherwise(f"{node.host_op} broadcasts its operands")
@@ -253,7 +255,8 @@ def _gather(forms: Forms, node: Node) -> None:
 
 
 def _moved(forms: Forms, node: Node) -> None:
-    """Sets the outputs to the reshaped operand, or to columns of its rows."""
+    """Sets the outputs of an op that moves elements: to the reshaped operand, or to columns of its
+    rows."""
     given = forms.value(node.operand())
     if isinstance(given, Numbers) and ops.arranges(node) == "shape":
         forms.values[node.outputs[0]] = given

@@ -68,7 +68,7 @@ class Cell(NamedTuple):
 
 
 def read(model: HostModel, table: Table) -> Graph:
-    """Returns the graph `model` that a loop runs, imported without constant folding."""
+    """Imports the graph `model` that a loop runs, without constant folding."""
     found = import_(model, table, Facts(arithmetic=()))
     tensors = dict(found.graph.tensors)
     for key in (*model.given, *model.outputs):
@@ -194,7 +194,7 @@ def _cell(forms: Forms, states: Mapping[int, Vector], row: int) -> tuple[tuple[i
 
 
 def _fits(cell: Cell, units: int) -> bool:
-    """Whether every gate has a row for each unit."""
+    """Whether the weights and biases of every gate have one row for each unit."""
     found = [slab for gate in cell.gates for slab in (gate.weights, gate.recurrent)]
     return all(slab.stop - slab.start == units for slab in found)
 
@@ -244,8 +244,8 @@ class _Step:
 
     def _content(self, form: int | None) -> tuple[int, Gate, tuple[Slab, ...], bool] | None:
         """Returns the parts of a GRU's new content: the number of the reset gate's expression, the
-        gate of the content, the biases that are reset too, and whether the reset gate multiplies
-        the product of state and weights, not the state."""
+        gate that computes the content, the biases that the reset gate multiplies too, and whether
+        the reset gate multiplies the product of state and weights, not the state."""
         for straight, turned in self._orders("add", form):
             for reset, of_state in self._orders("mul", turned):
                 here, there = self._parts(straight), self._parts(of_state)
@@ -276,7 +276,8 @@ class _Step:
         return (factors, biases) if whole else ({}, ())
 
     def _orders(self, name: str, form: int | None) -> Sequence[tuple[int, int]]:
-        """Returns both orders of the operands of the binary expression `name`, [] for another."""
+        """Returns the operands of the binary expression `name` in both orders; [] for another
+        expression."""
         return [*permutations(self.forms.parts(name, form), 2)]
 
     def _times(self, form: int | None, factor: int | None) -> int | None:

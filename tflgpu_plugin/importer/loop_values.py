@@ -43,7 +43,8 @@ class Vector(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """The rows of the list carried at `position`: those `before` the counter, or from it on."""
+    """A part of the list that the loop carries at `position`: the rows `before` the counter, or all
+    others."""
 
     position: int
     counter: Counter
@@ -51,7 +52,8 @@ class Piece(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """The list carried at `position` with its row at the counter replaced by expression `form`."""
+    """The list that the loop carries at `position`, with the row at the counter replaced by
+    expression `form`."""
 
     position: int
     counter: Counter

@@ -95,11 +95,12 @@ class HostModel:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Returns the values that nodes read, in order and without repeats."""
+        """Returns the keys of the values that nodes read, in order and without repeats."""
         return tuple(dict.fromkeys(key for node in self.nodes for key in node.reads))
 
     def loosened(self, changed: Iterable[str]) -> HostModel:
-        """Returns the model with shape None for all values that depend on values in `changed`."""
+        """Returns the model with unknown shapes (None) for all values that depend on values in
+        `changed`."""
         found = {*changed}
         if not found:
             return self

@@ -49,17 +49,18 @@ class NodeReader:
         return self.get(position) is not None
 
     def x(self, position: int = 0) -> int:
-        """Returns an input that must be present."""
+        """Returns the tensor id of an input that must be present. Raises Unsupported when it is
+        absent."""
         found = self.inputs[position]
         assert found is not None
         return found
 
     def get(self, position: int) -> int | None:
-        """Returns an input, or None when it is absent."""
+        """Returns the tensor id of an input, or None when it is absent."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def of(self, role: str) -> Shape:
-        """Returns the shape of the first input of this role."""
+        """Returns the shape of the first input whose operand has this role."""
         return self.shape(self.x(self.row.taken.index(role)))
 
     def shape(self, tensor: int | None = None) -> Shape:
@@ -163,7 +164,7 @@ class NodeReader:
         return self.host.version
 
     def wants(self, position: int) -> bool:
-        """Whether this output is read."""
+        """Whether anything reads this output."""
         return position < len(self.host.outputs) and self.host.outputs[position] is not None
 
     def run(

@@ -1,5 +1,6 @@
-"""Integers of a run that differ by a number that is known before it, such as the start of a slice
-and its end, so that shapes follow from them although their values do not."""
+"""Relations between integers of a run: pairs that differ by a number that is known before the run,
+such as the start and the end of a slice. Shapes follow from the difference although the values are
+unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ SIGNS = {"term": 1, "subtrahend": -1}  # of the second operand, by `Op.affine`
 
 
 def note(tensors: Tensors, node: Node, row: Op) -> None:
-    """Notes that the result of a node is an integer plus a number, if it is."""
+    """Records that the result of a node is another integer plus a known number, if it is."""
     table, first = tensors.table, node.reads[0]
     result = table[node.outputs[0]]
     if result.dtype not in COUNTS or table[first].dtype not in COUNTS or prod(result.shape) != 1:

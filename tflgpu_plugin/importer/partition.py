@@ -62,9 +62,9 @@ def _counts_first(
 
 
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
-    """Returns the partition of the nodes `ids` as a separate graph. Inputs and outputs are sorted
-    by tensor id; outputs that are element counts come last. Of constant-folded nodes only the
-    results remain."""
+    """Returns the nodes `ids` as a separate graph. Inputs and outputs are sorted by tensor id;
+    outputs that are element counts come last. Constant-folded nodes are replaced by their
+    results."""
     chosen = tuple(node for node in graph.nodes if node.id in ids and node.op != FOLDED)
     made = {t for node in chosen for t in node.outputs}
     states = tuple(pair for pair in graph.states if pair[1] in made)
@@ -103,11 +103,11 @@ def work(graph: Graph) -> int:
 def loss(whole: Graph, part: Graph, repeated: bool = False, nested: bool = False) -> Refusal | None:
     """Returns why the partition `part` of the graph `whole` should stay on the CPU, or None.
 
-    Three kinds can be dropped: partitions between nodes on the CPU, which feed and read them;
-    partitions that only reshape and have such a node on one side, as those of a control-flow node's
-    body (`nested`) always have; and all of a graph that a loop runs once per step (`repeated`),
-    since the CPU runs before each step. A tensor that is read from or written to the host's store
-    counts as an input or output of the graph."""
+    A partition can be dropped if it lies between nodes on the CPU, which compute its inputs and
+    read its outputs; if it only reshapes and has such a node on one side, as in the body of a
+    control-flow node (`nested`) it always has; or if it belongs to a graph that a loop runs once
+    per step (`repeated`), since the CPU runs before each step. A tensor that is read from or
+    written to the host's store counts as an input or output of the graph."""
     computing = [node for node in whole.nodes if node.op != STORE]
     made = {t for node in computing for t in node.outputs}
     used = {t for node in computing for t in node.reads}

@@ -1,5 +1,5 @@
-"""Imports nodes of a host that become one node with the same attributes. Of nodes without a row it
-computes the values and shapes of results that are known before a run.
+"""Imports nodes of a host, each as one node with the same attributes. Results of nodes without a
+row are computed where they are known before a run, their shapes included.
 
 A host states the shapes of results, except shapes that depend on values. Where such a value is
 shape arithmetic, it and the shapes that depend on it are computed. A shape that stays unknown may
@@ -132,15 +132,16 @@ class Plain:
             self._add_run_values()
 
     def _seen(self, builder: Builder) -> Builder:
-        """Returns the builder as conditions read it: inputs in the order of the op, and values only
-        of the host's own constants, not of folded results."""
+        """Returns the builder through which conditions read the node: its inputs are in the order
+        of the op, and only constants of the host have values, not folded results."""
         builder.inputs = builder.row.arranged(builder.inputs)
         if self.known:
             builder.tensors = Tensors(ChainMap(self.known, self.table))
         return builder
 
     def _hidden(self, row: HostOp, inputs: Sequence[int | None]) -> tuple[int, ...]:
-        """Returns new tensors for the op's outputs that only update state: the host has none."""
+        """Returns new tensors for outputs of the op that only update state and that the host's node
+        does not have."""
         found = []
         for before, after in ops.rows()[row.op].states:
             state = inputs[before]
@@ -352,7 +353,7 @@ class Plain:
         return found
 
     def _deciding(self, host: HostNode) -> list[int]:
-        """Returns inputs whose values decide the outputs' shapes."""
+        """Returns the inputs whose values determine the outputs' shapes."""
         table = self.state.table
         row = table.row(host) or table.arithmetic.get(host.title)
         keys = [host.inputs[k] for k in (row.deciding if row else ()) if k < len(host.inputs)]
@@ -360,8 +361,8 @@ class Plain:
 
 
 def states(node: Node) -> tuple[tuple[int, int], ...]:
-    """Returns (variable, output) pairs: after a run the variable has the value of the output. A
-    refused node has none."""
+    """Returns pairs (variable, output) of a node: after a run the variable has the value of the
+    output. A node that is refused has none."""
     row = ops.rows().get(node.op)
     if row is None:
         return ()

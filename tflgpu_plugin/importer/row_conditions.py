@@ -14,7 +14,8 @@ from tflgpu_plugin.ir import BFLOAT16, Condition, Operand, Refusal, Tensor
 
 
 def unmet(conditions: Iterable[Condition], e: Builder) -> Refusal | None:
-    """Returns the sentence of the first condition that a node does not meet."""
+    """Returns the sentence of the first of the conditions that a node does not meet, None if it
+    meets all."""
     for condition in conditions:
         if sentence := condition(e):
             return sentence

@@ -183,7 +183,8 @@ def whole_groups(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 
 
 def _bound(graph: Graph, hosts: Sequence[_HostNode]) -> list[tuple[_HostNode, _HostNode]]:
-    """Returns pairs of host nodes of which the first runs here only if the second does."""
+    """Returns pairs of host nodes. The first node of a pair may run here only if the second
+    does."""
     opened = {t for host in hosts if host.bounds == "opens" for t in host.writes}
     writers = {t: host for host in hosts for t in host.writes}
     found = []
@@ -235,8 +236,8 @@ RULES: tuple[Rule, ...] = (
 
 
 def closed(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """Returns the refusals, extended by those of all nodes that cannot run here without refused
-    nodes: the rules are applied until none finds more."""
+    """Returns the refusals together with those that follow from them: the rules are applied
+    repeatedly until none refuses a further node."""
     found = dict(refused)
     while True:
         before = len(found)

@@ -67,7 +67,8 @@ class State:
         return [None if key is None else self.tensor(key) for key in host.inputs]
 
     def outside(self, key: str) -> Tensor:
-        """Returns the tensor of a value that no imported node writes, as the host states it."""
+        """Returns the tensor of a value that no imported node computes, with the shape and type
+        that the host states."""
         stated = self.model.values[key]
         if stated.data is None and key in self.run_values:
             return self.of_a_run(key)
@@ -97,7 +98,7 @@ class State:
         return self.tensors.table[self.tensor(key)].data is not None
 
     def is_short(self, key: str) -> bool:
-        """Whether a value is known, or a few integers."""
+        """Whether a value is known, or is a tensor of a few integers."""
         held = self.tensors.table[self.tensor(key)]
         few = UNKNOWN != held.shape and prod(held.shape) <= MAX_NUMBERS
         return self.is_known(key) or (held.dtype in ("i32", "i64", "bool") and few)

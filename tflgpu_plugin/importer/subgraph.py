@@ -66,8 +66,8 @@ def given_values(
 
 
 class Again(NamedTuple):
-    """A partition's graph for other shapes, and the reasons why it cannot run with these, if
-    any."""
+    """A partition's graph that was imported for other shapes, and the reasons why it cannot run
+    with these, if any."""
 
     graph: Graph
     refusal: BuildError | None = None
@@ -82,7 +82,7 @@ class Again(NamedTuple):
 def again(
     model: HostModel, table: Table, facts: Facts, ports: Sequence[str], outputs: Sequence[str]
 ) -> Again:
-    """Returns a partition's graph for other shapes, with inputs and outputs in the order of the
+    """Imports a partition's graph for other shapes, with inputs and outputs in the order of the
     first import. Raises BuildError if not even its shapes can be derived, ImpossibleShapes if no
     host accepts these input shapes."""
     found = import_(model, table, facts)
@@ -114,8 +114,9 @@ def again(
 
 
 def kept(found: Imported, part: Graph) -> Subgraph:
-    """Returns the part to keep for a partition of a host's graph whose nodes become one node each.
-    Results that follow from constants alone are the same for all shapes."""
+    """Returns the part of a host's graph to keep for a partition, where each node of the host
+    becomes one node. Results that follow from constants alone are kept as constants, since they are
+    the same for all shapes."""
     model, table = found.model, found.table
     makers = _makers(found, part)
     hosts = [node for node in model.nodes if node.id in makers]
@@ -143,8 +144,9 @@ def kept(found: Imported, part: Graph) -> Subgraph:
 
 
 def _makers(found: Imported, part: Graph) -> set[int]:
-    """Returns the nodes of the partition, and those that compute constants for them from shapes, or
-    float32 constants from others. Inputs are made elsewhere."""
+    """Returns the nodes of the partition, and the nodes that compute constants for them from
+    shapes, or float32 constants from other constants. Nodes that compute the partition's inputs are
+    not among them."""
     makers, kept = found.graph.producers(), {node.id for node in part.nodes}
     makers = {t: node for t, node in makers.items() if t not in part.inputs}
     waiting = list(part.nodes)
@@ -165,8 +167,8 @@ def _is_kept(found: Imported, maker: Node) -> bool:
 
 
 def _value(key: str, found: Imported) -> Value:
-    """Returns a value that nodes read but do not write, in its present shape; results that other
-    nodes computed from constants are known."""
+    """Returns a value that the partition's nodes read and do not write, with its present shape, and
+    as a constant if other nodes computed it from constants."""
     value, tensor = found.model.values[key], found.graph.tensors.get(found.ids[key])
     if tensor is None or value.data is not None:
         return value

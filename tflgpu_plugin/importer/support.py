@@ -250,8 +250,8 @@ def _states(graph: Graph, node: Node) -> list[Tensor]:
 
 
 def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
-    """Returns the refusal of a quantized tensor, text that follows "Tensor X holds Y values".
-    `wanted`: the user allows quantized tensors."""
+    """Returns the refusal of a quantized tensor, worded as the end of the sentence "Tensor X holds
+    Y values ...". `wanted`: the user allows quantized tensors."""
     if not wanted:
         return Refusal("option.quantized", " and the option enable_quantized_inference is off.")
     if tensor.quantization is None:

@@ -68,9 +68,9 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Misfit:
-    """A node that these numbers do not fit, but others might. `kind` is equal for nodes that fail
-    alike; `numbers` are the extents that it sees, largest first; `unlike` counts the axes on which
-    its inputs differ; `host` is the host's node."""
+    """A node that cannot run with the guessed numbers, but might with others. `kind` is equal for
+    nodes that fail in the same way; `numbers` are the extents of its inputs, largest first;
+    `unlike` counts the axes on which its inputs differ; `host` is the host's node."""
 
     host: int
     kind: tuple[Any, ...]
@@ -120,12 +120,13 @@ class Solver:
 
     @property
     def tired(self) -> bool:
-        """Whether the limit of visited nodes is reached."""
+        """Whether the search has imported as many nodes as its limit allows."""
         return self.visits > max(READINGS * len(self.graph.nodes), VISITS)
 
     def best(self, sizes: Sequence[int], *given: Guess) -> Guess | None:
-        """Returns the first of the given guesses, then of those by size, that fits, without given
-        ones also after improvement; else the one with the fewest doubts; None if there is none."""
+        """Returns the first guess that fits: one of the given guesses, or of those by size and,
+        without given ones, their improvements. If none fits, returns the one with the fewest
+        doubts; None if there is none."""
         more = filter(None, map(self.attempt, self.sized(sizes)))
         tried = [*until_fit(chain(given, more))]
         if tried and tried[-1].fits:
@@ -152,8 +153,8 @@ class Solver:
         return COLOURS if one.is_colour else max(one.present, size)
 
     def solved(self, best: Guess) -> Guess:
-        """Returns the best guess reached from this one by changing one number at a time while that
-        helps."""
+        """Improves a guess by changing one number at a time as long as that reduces its doubts, and
+        returns the best guess."""
         hopeless: set[tuple[Any, ...]] = set()
         while misfit := next((m for m in best.misfits if m.kind not in hopeless), None):
             if self.tired:
@@ -235,7 +236,7 @@ def until_fit(guesses: Iterable[Guess]) -> Iterator[Guess]:
 
 
 def of_shape(reason: str) -> bool:
-    """Whether the refusal depends on extents, so that others might avoid it."""
+    """Whether the refusal depends on extents, so that a guess with other extents might avoid it."""
     return code_of(reason).startswith(OF_SHAPES)
 
 
@@ -344,7 +345,7 @@ def _grown(model: HostModel, table: Table, judge: Judge | None) -> Imported:
 
 
 def worded(reading: Imported, nodes: Collection[int], prefix: str) -> Imported:
-    """Returns the import with this prefix added to the reasons against these nodes of the host."""
+    """Returns the import with this prefix added to the refusals of these nodes of the host."""
     reasons = {
         node.id: reading.refusals[node.id]
         for node in reading.graph.nodes

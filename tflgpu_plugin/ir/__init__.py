@@ -11,7 +11,7 @@ from tflgpu_plugin.ir.graph import (
     planar, verify,
 )  # fmt: skip
 from tflgpu_plugin.ir.host_op import (
-    ROLES, Condition, HostOp, Operand, asks, needs, operands, table,
+    ROLES, Condition, HostOp, Operand, asks, needs, operands, requirement, table,
 )  # fmt: skip
 from tflgpu_plugin.ir.plan import (
     Buffer, Dispatch, Forgotten, Pack, Pipeline, Plan, Port, Symbols, Weight, contents,
@@ -92,6 +92,7 @@ __all__ = [
     "planar",
     "quantized",
     "renamed",
+    "requirement",
     "short",
     "sliced",
     "smaller",

@@ -98,7 +98,7 @@ class Editor:
         return Graph.over(self.tensors, *self.nodes).consumers()
 
     def rename(self, names: Mapping[int, int]) -> None:
-        """Makes nodes that read the tensor k read the tensor names[k] instead."""
+        """Replaces the input k of nodes by names[k]."""
         if names:
             self.nodes = [renamed(node, names) for node in self.nodes]
 
@@ -118,11 +118,12 @@ class Editor:
             self.credit(gone)
 
     def credit(self, gone: Iterable[Node]) -> None:
-        """Adds the host nodes (`sources`) of each removed node to one remaining node: the producer
-        of one of its inputs, else a reader of one of its outputs, else another reader of one of its
-        inputs, else the first node. A neighbour that is itself removed stands for the node that got
-        its host nodes. Adds nothing for a removed node whose host nodes all belong to remaining
-        nodes already. `gone` lists the removed nodes in reverse order."""
+        """Moves the host nodes (`sources`) of each removed node to one remaining node, so that
+        reports still list them: the producer of one of its inputs, else a reader of one of its
+        outputs, else another reader of one of its inputs, else the first node. A neighbour that is
+        itself removed stands for the node that got its host nodes. Nothing is moved if all host
+        nodes of a removed node belong to remaining nodes already. `gone` lists the removed nodes in
+        reverse order."""
         known = {source for node in self.nodes for source in (node.sources or (node.id,))}
         place = {t: k for k, node in enumerate(self.nodes) for t in node.outputs}
         reader = {t: k for k, node in enumerate(self.nodes) for t in node.reads}

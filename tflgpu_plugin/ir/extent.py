@@ -98,7 +98,7 @@ class Trace:
 
     def holds(self, kind: str, terms: Terms, value: int) -> bool:
         """Whether the value of a polynomial is 0 (kind "eq") or at least 0 ("ge") for the example
-        values. Leaves a guard unless the result is the same for all values."""
+        values. Adds a guard unless the result is the same for all values."""
         if _choosing.get():
             return value == 0 if kind == "eq" else value >= 0
         low, high = self.limits(terms)
@@ -333,8 +333,8 @@ def _divided(a: Any, b: Any, trace: Trace) -> int:
 
 
 def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
-    """Returns a / b rounded down ("quotient") or up ("rounded_up"). Divides polynomials exactly
-    where possible, and takes multiples of a constant b out of the quotient."""
+    """Returns a / b rounded down (`op` is "quotient") or up ("rounded_up"). Caches quotients in the
+    trace."""
     key = op, terms_of(a), terms_of(b), _choosing.get()
     if key not in trace.quotients:
         trace.quotients[key] = _new_quotient(a, b, op, trace)

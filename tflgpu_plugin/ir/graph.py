@@ -39,7 +39,7 @@ NUMPY_DTYPES: dict[str, str] = {
 
 
 class Misfit(ValueError):
-    """An error for input shapes that an operator takes on no device."""
+    """An error for an operator whose input shapes no device supports."""
 
 
 class NotConstant(ValueError):
@@ -170,7 +170,8 @@ def geometry(shape: Shape) -> Geometry:
 
 
 class Ids(NamedTuple):
-    """The lowest tensor id and the lowest node id that no graph of a model has used."""
+    """The next free ids: the lowest tensor id and the lowest node id that no graph of a model has
+    used."""
 
     tensor: int = 0
     node: int = 0

@@ -71,8 +71,16 @@ def asks(
     code: str, sentence: str = "", kind: type[Refusal] = Refusal
 ) -> Callable[[Callable[[Any], bool]], Condition]:
     """Returns a decorator that turns a function `met` into a condition, as `needs` does; the
-    function's docstring is the `page`."""
-    return lambda met: needs(code, " ".join(str(met.__doc__).split()), met, sentence, kind)
+    function's docstring has the text of the `page`."""
+    return lambda met: needs(code, requirement(met), met, sentence, kind)
+
+
+def requirement(function: Callable[..., Any]) -> str:
+    """Returns what the docstring of a condition, or of an op's `refuse`, says that a node needs:
+    on one line, and without the verb with which it begins."""
+    said = " ".join((function.__doc__ or "").split())
+    verb, _, needed = said.partition(" ")
+    return needed[:1].upper() + needed[1:] if verb in ("Requires", "Accepts") else said
 
 
 class Operand(NamedTuple):
@@ -174,11 +182,11 @@ class HostOp:
 
     @cached_property
     def taken(self) -> tuple[str, ...]:
-        """Returns the roles of operands in the order of the op."""
+        """Returns the roles of the operands that the op takes, in its order."""
         return tuple(self.operands[k].role for k in self.order or range(len(self.operands)))
 
     def form(self, inputs: int) -> HostOp:
-        """Returns the row for a node with this number of inputs."""
+        """Returns the row that applies to a node with this number of inputs."""
         return self.longer if self.longer and inputs > len(self.operands) else self
 
     def arranged(self, inputs: Sequence[int | None]) -> tuple[int | None, ...]:
@@ -202,8 +210,8 @@ class HostOp:
 
 
 def count_given(inputs: Sequence[object]) -> int:
-    """Returns the number of a node's inputs without trailing absent ones (None), which hosts may
-    write or leave out."""
+    """Returns how many inputs of a node remain when absent ones (None) at the end, which hosts may
+    write or omit, are not counted."""
     count = len(inputs)
     while count and inputs[count - 1] is None:
         count -= 1

@@ -46,11 +46,12 @@ Pack = Callable[[], Array | Iterable[Array]]
 
 
 class Forgotten(ValueError):
-    """The values of a constant are no longer in memory."""
+    """An error for a constant whose values are no longer in memory."""
 
 
 def forgotten() -> Array:
-    """The `pack` of a weight whose values are no longer available; raises Forgotten."""
+    """Stands in for the `pack` of a weight whose values are no longer available; raises
+    Forgotten."""
     raise Forgotten("The values of this program's constants are no longer in memory.")
 
 
@@ -72,7 +73,8 @@ class Weight:
 
     @cached_property
     def values(self) -> Digest:
-        """Returns the digest of `data`. Raises ValueError where it is unknown."""
+        """Returns the digest of the constant's values (`data`). Raises ValueError where it is
+        unknown."""
         if self.digest is not None:
             return self.digest
         if self.data is None:
@@ -87,7 +89,7 @@ class Weight:
         return sha256(repr((how, self.bytes, self.half)).encode() + self.values).digest()
 
     def forgotten(self) -> Weight:
-        """Returns the weight without its values."""
+        """Returns a copy of the weight without the values of its constant."""
         return replace(self, pack=forgotten, data=None, digest=self.values)
 
     def pieces(self) -> Iterator[Array]:

@@ -60,7 +60,7 @@ def is_integer(tensor: Tensor) -> bool:
 
 
 def even(tensor: Tensor) -> bool:
-    """Whether hosts round ties to even when they quantize to this tensor."""
+    """Whether hosts round ties to even when they quantize values to this tensor's type."""
     return tensor.quantization is not None and tensor.quantization.rounding == EVEN
 
 

@@ -27,7 +27,7 @@ class Quirk:
     condition: Callable[[Graph, Node], bool] = lambda graph, node: True
 
     def on(self, target: Target) -> bool:
-        """Whether the target's adapter and driver have the wrong result."""
+        """Whether the target's adapter and driver are affected by this quirk."""
         if self.adapter.lower() not in target.name.lower():
             return False
         driver = _version(target.driver)

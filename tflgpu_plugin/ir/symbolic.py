@@ -39,8 +39,8 @@ def surely_divides(by: int, number: int) -> bool:
 
 
 def near(number: Any, factor: int) -> int:
-    """Returns the value of an integer in the example; guards that the integer stays within this
-    factor of it."""
+    """Returns the example value of a symbolic integer, and leaves the guard that its value stays
+    within this factor of it."""
     value = number.value if isinstance(number, Extent) else integer(number)
     stays = value <= number * factor and number <= value * factor
     return value if stays else int(number)
@@ -52,17 +52,18 @@ def integer(number: Any) -> int:
 
 
 def larger(a: int, b: int) -> int:
-    """Returns the maximum, without a guard."""
+    """Returns the larger of two integers that may be symbolic, without leaving a guard."""
     return _extreme("larger", max, a, b)
 
 
 def smaller(a: int, b: int) -> int:
-    """Returns the minimum, without a guard."""
+    """Returns the smaller of two integers that may be symbolic, without leaving a guard."""
     return _extreme("smaller", min, a, b)
 
 
 def _extreme(op: str, choose: Callable[..., int], a: int, b: int) -> int:
-    """Returns `a` or `b` where the choice is the same for all values, else an atom."""
+    """Returns the one of `a` and `b` that is chosen for all values of the symbols, or an atom for
+    the choice."""
     trace = next((n.trace for n in (a, b) if isinstance(n, Extent)), None)
     if trace is None:
         return choose(a, b)
@@ -79,7 +80,8 @@ def _extreme(op: str, choose: Callable[..., int], a: int, b: int) -> int:
 
 
 def from_front(number: int, extent: int) -> int:
-    """Returns a position on an axis, where a negative one counts from its end."""
+    """Returns a position on an axis counted from its start; a negative number counts from the
+    end."""
     return number + extent * smaller(larger(-number, 0), 1)
 
 

@@ -113,10 +113,10 @@ _PARAMETER = re.compile(r"\$(\d+)")
 
 @dataclass(frozen=True)
 class FusedEpilogueOp:
-    """An `EpilogueOp` for the preamble: `operand` names a vec4 operand, `spread` is how it is
-    indexed ("same": like the output, "channel": by slice, "scalar": lane 0 of vector 0). `fields`
-    are the dispatch's parameters with the op's own (without an operand: the second operand of a
-    binary op)."""
+    """An `EpilogueOp` as the preamble needs it: `operand` names a vec4 operand, `spread` is how it
+    is indexed ("same": like the output, "channel": by slice, "scalar": lane 0 of vector 0).
+    `fields` are the names of the dispatch's parameters that hold the op's own parameters (without
+    an operand: the second operand of a binary op)."""
 
     op: str
     operand: str | None = None

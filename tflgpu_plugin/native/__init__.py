@@ -27,11 +27,12 @@ _WGPU = tuple(f"{_START}wgpu_native{build}{_END}" for build in ("-release", ""))
 
 
 class NativeError(RuntimeError):
-    """A native function failed; the message is its sentence."""
+    """An error for a native function that failed; the message is its sentence."""
 
 
 class OutOfMemory(NativeError):
-    """A native function failed because the host or the GPU does not have enough memory."""
+    """An error for a native function that failed because the host or the GPU does not have enough
+    memory."""
 
 
 @functools.cache
@@ -76,8 +77,8 @@ def interface(module: str) -> Any:
 
 
 def keep_for_ever(function: Any) -> None:
-    """Keeps this callback for good: native code calls it even after all modules of this package
-    have been removed from `sys.modules`."""
+    """Prevents this callback from being freed: native code calls it even after all modules of this
+    package have been removed from `sys.modules`."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
@@ -167,8 +168,8 @@ _adapters = Single(_look)
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """A context in which a thread looks for adapters: loading drivers takes as long as importing
-    the modules that use them."""
+    """Lets another thread look for adapters while the context is entered, since loading drivers
+    takes as long as importing the modules that use them."""
 
     def look() -> None:
         with suppress(NativeError):  # raised again in callers of adapters()

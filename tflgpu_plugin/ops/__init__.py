@@ -67,8 +67,8 @@ FAMILIES = (
 
 
 def row(op: str) -> Op | None:
-    """Returns the row of this op; None for nodes that are no op (kept by the host, or fused
-    steps)."""
+    """Returns the row of this op; None for nodes without an op (those that the host runs, and fused
+    dispatches)."""
     return rows().get(op)
 
 

@@ -19,7 +19,7 @@ BETTER = {"arg_max": ">", "arg_min": "<"}
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One constant axis of fewer than 2^28 elements."""
+    """Requires one constant axis of fewer than 2^28 elements."""
     return refuse_axis(graph, node, MAX_COUNT - 1)
 
 
@@ -58,7 +58,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _along(shape: Shape, axis: int, out: Geometry) -> str:
-    """Returns the kernel's way of going along the axis: "elements", "channels" or "planes"."""
+    """Returns how the kernel walks along the axis: "elements", "channels" or "planes"."""
     if not planar(shape):
         return "elements"
     if axis == len(shape) - 1:

@@ -81,8 +81,8 @@ def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
 
 
 def _parts(width: int) -> tuple[int, int]:
-    """Returns the slices of the result that a thread computes, and in how many passes (the y axis
-    of the launch) all slices of this width are computed."""
+    """Returns the number of slices of the result that a thread computes, and the number of passes
+    (the y axis of the launch) that cover all slices of this width."""
     slices = -(-width // 4)
     times = -(-slices // (LANES * MOST_PARTS))
     return -(-slices // (LANES * times)), times
@@ -96,13 +96,12 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def lasts(keys: int, depth: int) -> bool:
-    """Whether the loops of a thread stay below the number of rounds after which drivers end
-    them."""
+    """Whether the loops of a thread have few enough rounds that no driver ends them early."""
     return -(-keys // 32) * (-(-depth // 4) + 64) <= MAX_LOOP_ROUNDS
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Queries, keys and values of the same heads; a mask that broadcasts to the scores."""
+    """Requires queries, keys and values of the same heads; a mask that broadcasts to the scores."""
     reason = unplanned("Attention", shapes, graph, node)
     if reason:
         return reason
@@ -288,7 +287,8 @@ def steps_of(
     name: str, shape: Shape, heads: int, strides: tuple[int, ...] = ()
 ) -> dict[str, object]:
     """Returns the strides in vec4 of batches, heads, rows and slices; for the result also the
-    slices of a head. `strides` are those of the axes, by default in device storage."""
+    number of slices of a head. `strides` are the strides of the tensor's axes, by default those in
+    device storage."""
     strides = strides or vector_strides(shape)
     if len(shape) == 4:
         batch, head, row, slice_ = strides
@@ -304,7 +304,8 @@ def steps_of(
 
 
 def spread_steps(name: str, shape: Shape) -> dict[str, object]:
-    """Returns the same strides for a tensor that broadcasts to heads; 0 along broadcast axes."""
+    """Returns the strides of `steps_of` for a tensor that broadcasts to all heads: 0 along
+    broadcast axes."""
     strides = vector_strides(shape)
     outer = [0 if e == 1 else s for e, s in zip(shape[:-1], strides[:-1], strict=True)]
     batch, head, row = ([0] * 3 + outer)[-3:]

@@ -11,8 +11,9 @@ from tflgpu_plugin.ir import Array
 
 @dataclass(eq=False, slots=True)  # frozen ones take three times as long to make
 class Axis:
-    """An axis of `extent` elements of a result; element x is `stride * x` elements on in the input,
-    or `stride * lookup[x]` if there is a `lookup`, an integer array of that extent.
+    """An axis of `extent` elements of a result. Its element x is read from the input at the offset
+    `stride * x` or, if there is a `lookup` (an integer array of that extent), at `stride *
+    lookup[x]`.
 
     Elements outside `low <= x < high` (default: the extent) are padding."""
 

@@ -29,7 +29,7 @@ LSTM_INPUTS = lstm.OUTPUT - lstm.INPUT  # inputs of a direction, without its sta
 
 
 def _directions(node: Node) -> tuple[Node, Node]:
-    """Returns the forward and the backward layer; their results are their states."""
+    """Returns the forward and the backward layer as nodes; their results are their new states."""
     return _direction(node, 0), _direction(node, 1)
 
 
@@ -49,8 +49,8 @@ def _direction(node: Node, d: int) -> Node:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """The needs of a one-directional layer in both directions; a sequence of rank 3, no auxiliary
-    input."""
+    """Requires what a one-directional layer requires, in both directions; a sequence of rank 3; no
+    auxiliary input."""
     if any(tensor is not None for tensor in node.inputs[AUXILIARY[node.op] :]):
         return Refusal(
             "input.unsupported", "An auxiliary input of a bidirectional layer is not supported."

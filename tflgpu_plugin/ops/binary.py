@@ -31,7 +31,7 @@ from tflgpu_plugin.ops.unknown import CHOOSES, PASSES
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Shapes that broadcast together."""
+    """Requires shapes that broadcast together."""
     activation = node.attributes.get("activation", "none")
     if activation not in ("none", *LIMITS):  # hosts' kernels accept tanh and leave it out
         known = ", ".join(LIMITS)
@@ -42,9 +42,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 @dataclass(frozen=True)
 class Integers:
-    """How integers are computed: a WGSL expression over vec4 `v` and `e`. If `checked`, or where
-    `beyond` is true, the result may exceed int32. `wrong` compares the second operand with zero:
-    where true, hosts refuse it if the node has the attribute `raises`."""
+    """How an op computes integers: by a WGSL expression over vec4 `v` and `e`. If `checked`, or
+    where `beyond` is true, the result may exceed int32. `wrong` compares the second operand with
+    zero: hosts refuse operands for which it is true if the node has the attribute `raises`."""
 
     expression: str
     checked: bool = False
@@ -61,9 +61,9 @@ def row(
     integers: Integers | None = None,
     **traits: Any,
 ) -> Op:
-    """Returns an elementwise op from WGSL over vec4 `v` and `e`, the operands (default: the
-    epilogue op of that name). `steps` are the epilogue ops to fuse it into the producer of its
-    first and of its second operand."""
+    """Returns the row of an elementwise op that is computed by a WGSL expression over vec4 `v` and
+    `e`, its operands (default: the epilogue op of that name). `steps` are the epilogue ops as which
+    it can be fused into the producer of its first or of its second operand."""
     found = expression or EPILOGUE_OPS.get(name, "")
     lower = partial(_lower, expression=found, integers=integers)
     fused = pair_epilogue(*steps) if any(steps) else None
@@ -77,7 +77,7 @@ def row(
 
 
 def refuse_second(graph: Graph, node: Node, target: Target, wrong: str) -> Refusal | None:
-    """Shapes that broadcast together, and no constant that hosts refuse."""
+    """Requires shapes that broadcast together, and no constant that hosts refuse."""
     value = graph.constant(node.operand(1))
     if node.attributes.get("raises") and value is not None and value.dtype.kind in "iu":
         if bool(ORDERS[wrong](value, 0).any()):
@@ -87,7 +87,7 @@ def refuse_second(graph: Graph, node: Node, target: Target, wrong: str) -> Refus
 
 
 def refuse_prelu(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Alpha broadcasts to the shape of x."""
+    """Requires an alpha that broadcasts to the shape of x."""
     x, alpha = (graph.shape(node.operand(k)) for k in range(2))
     if (refusal := refuse(graph, node, target)) or shapes(graph, node) == [x]:
         return refusal
@@ -99,8 +99,8 @@ def refuse_prelu(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def relation(name: str, whole: str, meaning: Callable[..., Array], numbers: str = "") -> Op:
-    """Returns an op whose result is a bool. `whole` is WGSL for integers, `numbers` for floats: by
-    default the same, and false where an operand is NaN."""
+    """Returns the row of an op whose result is a bool. `whole` is its WGSL for integers, `numbers`
+    that for floats: by default the same, and false where an operand is NaN."""
     numbers = numbers or f"comparable(v, e) & ({whole})"
     known = (f"bool_as_f32({numbers})", ("f32", "bool"), "exact")
     integers = Integers(f"bool_as_f32({whole})")
@@ -126,7 +126,7 @@ def _lower_checked(low: Lowering, node: Node) -> None:
 
 
 def refuse_sum(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One or more values of one shape."""
+    """Requires one or more values of one shape."""
     found = [graph.shape(node.operand(k)) for k in range(len(node.inputs))]
     if len(set(found)) == 1:
         return None

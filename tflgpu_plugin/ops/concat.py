@@ -37,8 +37,8 @@ JOINED = 4  # parts of a launch to host buffers, which needs two parameters less
 
 @dataclass(frozen=True)
 class Part:
-    """An input, its offset and extent along the axis of the output, and how it would be read back
-    from the output."""
+    """An input of a concatenation: its offset and extent along the axis of the output, and how it
+    could be read back from the output."""
 
     tensor: int
     axis: int
@@ -66,7 +66,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Inputs of equal shapes outside the axis; no fused activation (hosts have none)."""
+    """Requires inputs whose shapes are equal except along the axis; no fused activation (hosts have
+    none)."""
     if node.attributes.get("activation", "none") != "none" or node.epilogue:
         said = "Concatenation has a fused activation; apply the activation to its result instead."
         return Refusal("activation.unsupported", said)
@@ -94,8 +95,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _at_home(low: Lowering, makers: Mapping[int, Node], node: Node) -> list[Copy]:
-    """Returns the copies of the parts to the output in the host's buffer; none if it needs device
-    storage."""
+    """Returns the copies of the parts to the output if the output can be computed in the host's
+    buffer; an empty list if it needs device storage."""
     output = node.outputs[0]
     parts = _parts(low.graph, node, flat(low.graph.shape(output)))
     if len(parts) == 1 or not _by_vectors(parts) or home(low, output) is None:
@@ -106,8 +107,8 @@ def _at_home(low: Lowering, makers: Mapping[int, Node], node: Node) -> list[Copy
 def _lower_at_home(
     low: Lowering, makers: Mapping[int, Node], node: Node, copies: list[Copy]
 ) -> None:
-    """Records launches to the host's buffer: one for this node and the next if that concatenates,
-    too, as the keys and the values of a cache."""
+    """Records launches that write to the host's buffer. If the next node concatenates, too, as keys
+    and values of a decoder's cache do, one launch serves both nodes."""
     made, (after, moved) = settle(low, node.outputs[0]), _next(low, node)
     more = [] if after is None else _at_home(low, makers, after)
     axes = sum(len(copy.axes) for copy in (*copies, *more))
@@ -121,8 +122,8 @@ def _lower_at_home(
 
 
 def _next(low: Lowering, node: Node) -> tuple[Node | None, set[Source]]:
-    """Returns the next node if it concatenates, too, and the results of the nodes between, which
-    only move data."""
+    """Returns the next node if it is a concatenation, too, and the results of the nodes in between,
+    which only move data."""
     moved = set[Source]()
     after = low.following.get(node.outputs[0])
     while after is not None and moves(after):
@@ -177,9 +178,9 @@ class Copy:
 
 
 def _copy(low: Lowering, makers: Mapping[int, Node], copied: Part, block: int | None) -> Copy:
-    """Returns the copy of a part to its place in the output, where it is contiguous at vec4 `block`
-    unless that is None. It reads before any op that only moves the data, and from the host's buffer
-    where possible, so that these need no launch."""
+    """Returns the copy of a part to its position in the output. `block` is the first vec4 of the
+    part there, if it is contiguous. Otherwise the copy reads the input of an op that only moves
+    data, and the host's buffer where possible, so that neither needs a launch."""
     tensor, into = copied.tensor, copied.reading
     stored = low.geometry(tensor)
     straight = Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
@@ -200,8 +201,8 @@ def _copy(low: Lowering, makers: Mapping[int, Node], copied: Part, block: int | 
 
 
 def _both(given: Reading, made: Reading) -> list[tuple[Axis, Axis]] | None:
-    """Returns the axes of two readings of equally many vec4, split to common extents; None if that
-    is impossible or an axis is not straight."""
+    """Pairs the axes of two readings of the same number of vec4: splits them so that each pair has
+    one extent. Returns None if that is impossible, or an axis has padding or a lookup."""
     left, right = ([row[0] for row in reading.rows] for reading in (given, made))
     if not all(axis.straight and axis.stride >= 0 for axis in (*left, *right)):
         return None
@@ -220,7 +221,8 @@ def _both(given: Reading, made: Reading) -> list[tuple[Axis, Axis]] | None:
 
 
 def _groups(copies: Sequence[Copy]) -> list[list[Copy]]:
-    """Groups the copies by launch; one that may be produced in place gets a separate launch."""
+    """Groups copies so that each group is one launch. A part that may be produced in place has a
+    launch of its own, which can then be left out."""
     groups: list[list[Copy]] = []
     for copy in copies:
         last = groups[-1] if groups else []
@@ -314,7 +316,7 @@ def stack_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse_stack(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Inputs of one shape."""
+    """Requires inputs of one shape."""
     return unplanned("Packing", stack_shapes, graph, node)
 
 

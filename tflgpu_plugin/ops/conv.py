@@ -25,8 +25,8 @@ from tflgpu_plugin.ops.tiles import ROW, choose_tile, row_threads
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Strides for all axes between batch and channels; groups that divide the channels; a window
-    that fits; no fused tanh."""
+    """Requires strides for all axes between batch and channels; groups that divide the channels; a
+    window that fits; no fused tanh."""
     (x, weights), rank = operands(graph, node), len(node.attributes["strides"]) + 2
     if len(x) != rank or len(weights) != rank:
         return Refusal(
@@ -55,7 +55,7 @@ def _gated(graph: Graph, node: Node) -> bool:
 
 
 def _plain(c: Convolution) -> Product:
-    """Returns the product of the form that suits every convolution of this kind."""
+    """Returns the product with the addressing that every convolution of this kind supports."""
     return c.at_point if c.point else c.at_window if c.flat else c.at_volume
 
 
@@ -90,8 +90,8 @@ def _shares_rows(c: Convolution, few: bool = False) -> bool:
 
 
 def _strided(c: Convolution, product: Product, pixels: int) -> Product:
-    """Returns the product reading its input by single floats. It needs a separate pipeline, often
-    for one node only; with fewer pixels per thread, it compiles faster."""
+    """Returns the product changed to read its input as single floats. It needs a separate pipeline,
+    often for one node only; with fewer pixels per thread, this compiles faster."""
     tile, (source, distances) = product.tile, c.singles
     tile = replace(tile, step=1, pixels=pixels, ahead=min(tile.ahead, c.x[3]))
     batch, row, pixel, channel = distances
@@ -126,7 +126,8 @@ def _launched(made: Callable[[Convolution], Product]) -> Callable[[Convolution],
 
 
 def _as_rows(c: Convolution) -> Rows | None:
-    """Returns the matrix product that a convolution from one pixel to one pixel is, else None."""
+    """Returns a convolution whose input and output have a single pixel as the matrix product that
+    it is; None for any other."""
     one = c.x_pixels == c.pixels == c.groups == 1 and c.single
     return Rows(c.low, c.node, rows=c.x[0], pixels=1) if one else None
 

@@ -44,7 +44,7 @@ def _decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """5 dimensions, constant weights and shape, and a part of the full result."""
+    """Requires 5 dimensions, constant weights and shape, and a part of the full result."""
     x, weights, wanted = graph.shape(node.operand()), _filters(graph, node), _wanted(graph, node)
     if len(x) != 5 or len(weights) != 5 or wanted is None or len(wanted) != 5:
         said = "A transposed convolution of volumes needs 5 dimensions, and a constant shape."
@@ -93,7 +93,7 @@ def _shapes_back(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _sides(graph: Graph, node: Node) -> tuple[int, ...]:
-    """Returns the padding, (before, after) of each axis, of the convolution over the dilated
+    """Returns the (before, after) padding of each axis for the convolution over the dilated
     input."""
     found, wanted, padding = [], _wanted(graph, node), node.attributes["padding"]
     assert wanted is not None

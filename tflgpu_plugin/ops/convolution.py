@@ -18,9 +18,9 @@ from tflgpu_plugin.ops.window import Span, parameters
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution: shapes of the input and the weights, filters first, and the window along each
-    axis between batch and channels. One along columns alone is `transposed` to run along rows,
-    where kernels share loads."""
+    """A convolution: shapes of the input and the weights (filters first), and the window along each
+    axis between batch and channels. If images have one column, rows and columns are exchanged
+    (`transposed`), because kernels share loads along rows."""
 
     low: Lowering
     node: Node
@@ -101,7 +101,7 @@ class Convolution:
 
     @property
     def few(self) -> bool:
-        """Whether the input has fewer than 4 channels: a vec4 of it has empty lanes."""
+        """Whether the input has fewer than 4 channels, so that its vec4 have empty lanes."""
         return self.flat and self.x[3] < 4 and self.filters[3] == self.x[3]
 
     def blocks(self, tile: Tile) -> Blocks:
@@ -123,7 +123,8 @@ class Convolution:
         return self._product("volume", (*deep, *self.axes))
 
     def _product(self, taps: str, axes: Sequence[Span] = (), width: int = 1) -> Product:
-        """Returns a product over all taps for each pixel, along these axes (for a point: none)."""
+        """Returns a product whose input is addressed in the way that `taps` names, with the
+        parameters of the window along these axes (none for "point")."""
         tile = choose_tile(self.low.target, self.slices, self.pixels)
         blocks = self.blocks(tile)
         given: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": 0}

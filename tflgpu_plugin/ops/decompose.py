@@ -19,7 +19,7 @@ MOST_LISTED = 1 << 11  # least number up to which a symbolic number of integers 
 
 
 class Decomposition:
-    """Nodes that replace one node, in order. Tensors are ids of the edited graph."""
+    """The nodes that replace one node, in order. Tensor ids are those of the edited graph."""
 
     def __init__(self, editor: Editor, node: Node) -> None:
         self.editor, self.node = editor, node
@@ -73,7 +73,8 @@ class Decomposition:
         return made
 
     def _real(self, tensor: int) -> None:
-        """Marks an intermediate tensor as real: not quantized like the operand, and not rounded."""
+        """Marks an intermediate tensor as float32: it is neither quantized like the operand, nor
+        rounded to float16."""
         model = replace(self.editor.tensors[tensor], wide=True)
         if quantized(model):
             model = replace(model, dtype="f32", quantization=None)
@@ -84,7 +85,8 @@ class Decomposition:
         self.put(self.node.outputs[0], op, *inputs, **attributes)
 
     def put(self, made: int, op: str, *inputs: int | None, **attributes: Any) -> None:
-        """Adds a node that computes this tensor, for example one of the replaced node's results."""
+        """Adds a node whose result is the tensor `made`, for example one of the replaced node's
+        results."""
         self.nodes.append(self.editor.node(op, inputs, (made,), [self.node], **attributes))
         (shape,) = ops.rows()[op].shapes(self.graph, self.nodes[-1])
         self.editor.reshaped(made, tuple(shape))
@@ -92,8 +94,9 @@ class Decomposition:
     def many(
         self, op: str, *inputs: int | None, outputs: Iterable[int | None], **attributes: Any
     ) -> tuple[int, ...]:
-        """Adds a node with several results and returns them: the given tensors, and a new one, like
-        a result of the replaced node, for each None and each that is not given."""
+        """Adds a node with several results and returns these. `outputs` are existing tensors to use
+        as results; a result whose entry is None or missing gets a new tensor, like a result of the
+        replaced node."""
         whole, given = self.node.outputs, list(outputs)
         node = self.editor.node(op, inputs, (), [self.node], **attributes)
         shapes = ops.rows()[op].shapes(self.graph, node)
@@ -108,8 +111,7 @@ class Decomposition:
         return made
 
     def pairs(self, tensor: int) -> int:
-        """Turns complex numbers of a tensor into float32 pairs on a further axis, and returns
-        it."""
+        """Returns a complex tensor as float32 pairs along an additional last axis."""
         held = self.editor.tensors[tensor]
         if held.dtype == COMPLEX:
             self.editor.tensors[tensor] = replace(paired(held), wide=True)

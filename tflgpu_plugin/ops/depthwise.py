@@ -23,8 +23,8 @@ AT_ONCE = 2  # output rows that a GPU thread loads at once; 3 would leave GCN fe
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """4 dimensions; the same number of filters for each channel; a window that fits; no fused
-    tanh."""
+    """Requires 4 dimensions; the same number of filters for each channel; a window that fits; no
+    fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
         said = "A depthwise convolution needs an input and weights of 4 dimensions."

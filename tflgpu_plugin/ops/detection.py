@@ -35,8 +35,9 @@ MAX_VISITS = 1 << 20  # boxes that a thread reads: longer launches may hit a dri
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One image; an anchor for each box; as many scores per box as classes, or one more for the
-    background; an overlap above 0 and up to 1; at most 2^28 comparisons of boxes per class."""
+    """Requires one image; an anchor for each box; as many scores per box as classes, or one more
+    for the background; an overlap above 0 and up to 1; at most 2^28 comparisons of boxes per
+    class."""
     boxes, scores, anchors = (graph.shape(node.operand(k)) for k in range(3))
     if len(boxes) != 3 or boxes[0] != 1 or boxes[2] < 4 or anchors != (boxes[1], 4):
         return Refusal(

@@ -56,8 +56,8 @@ def broadcast_refusal(graph: Graph, node: Node) -> Refusal | None:
 
 
 def _together(shape: Shape, operands: Sequence[Shape]) -> list[slice]:
-    """Groups adjacent axes of the result along which each operand either has all elements or is
-    broadcast."""
+    """Returns ranges of adjacent axes of the result that can be merged: along the axes of a range,
+    each operand either has all elements or is broadcast."""
     ranked = [_ranked(operand, len(shape)) for operand in operands]
     long = [k for k, extent in enumerate(shape) if extent != 1]
     alike = groupby(long, key=lambda k: [extents[k] == 1 for extents in ranked])
@@ -131,8 +131,8 @@ def lower_pair(
 
 
 def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> tuple[str, str]:
-    """Returns the expression and its check, extended for operands or results that may be numbers
-    beyond int32."""
+    """Returns the expression and its check, extended for int64 operands or results that may be the
+    special value of a number beyond int32 (see `ops.unknown`)."""
     given = [value for value, t in zip(VALUES, operands(node), strict=False) if t in low.unflagged]
     made, chooses = node.outputs[0] in low.unflagged, ops.rows()[node.op].unknown == CHOOSES
     if chooses:
@@ -144,8 +144,8 @@ def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> t
 
 
 def overflow(low: Lowering, node: Node, whole: str) -> str:
-    """Returns WGSL for where this integer expression exceeds int32; "" where hosts compute in
-    int32."""
+    """Returns a WGSL condition that is true where this integer expression exceeds int32; "" if
+    hosts compute in int32, too."""
     if low.graph.tensors[node.outputs[0]].dtype != "i64":
         return ""
     near = re.sub(r"\b([ve])\b", r"vec4f(\1)", whole)
@@ -153,7 +153,7 @@ def overflow(low: Lowering, node: Node, whole: str) -> str:
 
 
 def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:
-    """Records a launch of a fused step on a copy of the first input."""
+    """Records a launch that copies the first input and applies a fused step to it."""
     stepped = replace(node, epilogue=(step, *node.epilogue))
     low.each_vector(
         Kernel("unary"),
@@ -166,8 +166,9 @@ def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:
 def pair_epilogue(
     first: str | None, second: str | None
 ) -> Callable[[Graph, Node, int], EpilogueOp | None]:
-    """Returns the rule that makes a fused step of a node: the step's name if the produced value is
-    the first operand, and if it is the second (None: cannot be fused)."""
+    """Returns the rule that converts a node with two operands to a fused step. The step's name is
+    `first` if the producer's value is the first operand, `second` if it is the second; None means
+    that it cannot be fused."""
 
     def rule(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
         name = f"{node.op}_nan" if node.attributes.get("nan") else (first, second)[position]
@@ -201,7 +202,8 @@ def _in_place(operand: Shape, shape: Shape) -> bool:
 
 
 def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
-    """Returns the operand's stride along each output axis, 0 where it is broadcast."""
+    """Returns the operand's stride along each axis of the output, 0 along axes where it is
+    broadcast."""
     lead = len(shape) - len(operand)
     own = [0] * lead + list(strides)
     return [
@@ -211,8 +213,8 @@ def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:
 
 
 def _slice_strides(shape: Shape, spread: Mapping[str, Shape]) -> tuple[int, dict[str, object]]:
-    """Returns the number of axes of the kernel, and its parameters: extents, and each operand's
-    strides."""
+    """Returns the number of axes that the kernel loops over, and its parameters: the extents, and
+    each operand's strides."""
     if len(shape) > MAX_AXES:  # row-major: only a single value is broadcast
         one_value: dict[str, object] = {f"{name}_k0": 0 for name in spread}
         return 1, one_value | {"d0": 1} | {f"{name}_spread": 1 for name in spread}

@@ -19,7 +19,7 @@ Other = TypeVar("Other")
 
 
 def always(problem: Any) -> bool:
-    """Returns True: the form suits (or pays) for every node of its family."""
+    """Returns True: as `suits` or `pays`, it holds for every node of the family."""
     return True
 
 
@@ -52,8 +52,8 @@ class Form(Generic[Problem]):
 
 @dataclass(frozen=True)
 class Forms(Generic[Problem]):
-    """The `lower` of an op with several forms; `problem` collects what these need to know of a
-    node."""
+    """The `lower` function of an op with several forms. `problem` collects the properties of a node
+    that the forms look at."""
 
     problem: Callable[[Lowering, Node], Problem]
     rows: tuple[Form[Problem], ...]
@@ -67,8 +67,9 @@ class Forms(Generic[Problem]):
         form.lower(problem)
 
     def chosen(self, problem: Problem, low: Lowering, node: Node) -> Form[Problem]:
-        """Returns the first form that suits and pays (or is preferred), else the first that suits;
-        one that tuning avoids comes last. Raises Unsupported if none is left."""
+        """Returns the form in which a node is computed: the first one that suits and pays (or is
+        preferred by tuning), else the first that suits. A form that tuning avoids is considered
+        last. Raises Unsupported if none is left."""
         reasons: dict[str, Refusal] = {}
         slower: Form[Problem] | None = None
         avoided: Form[Problem] | None = None

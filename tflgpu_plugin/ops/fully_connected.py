@@ -24,7 +24,7 @@ MANY_ROWS = 8  # from this number on, rows are treated as the pixels of a 1x1 co
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """A weight matrix; no fused tanh."""
+    """Requires a weight matrix; no fused tanh."""
     x, weights = operands(graph, node)
     if len(weights) != 2 or 0 in (*x, *weights):
         return Refusal(
@@ -140,7 +140,8 @@ def _multiply_rows(r: Rows) -> None:
 
 @chooses
 def are_many(x: Geometry) -> bool:
-    """Whether there are enough rows that treating them as pixels pays."""
+    """Whether there are so many rows that the layer is faster as a convolution whose pixels are the
+    rows."""
     return x.batch * x.spatial >= MANY_ROWS and (x.spatial == 1 or x.spatial >= MANY_ROWS)
 
 
@@ -152,8 +153,8 @@ def tiled(low: Lowering, x: Geometry, shape: Shape) -> tuple[Tile, Blocks]:
 
 
 def as_point(r: Rows, shape: Shape) -> Product:
-    """Returns the product as a 1x1 convolution with these weights, whose pixels are the rows of
-    each plane of x's storage."""
+    """Returns the product as a 1x1 convolution with the same weights, whose pixels are the rows of
+    each plane in x's storage."""
     x, slices = r.x, -(-shape[0] // 4)
     planes, plane_rows = (1, r.rows) if x.spatial == 1 else (x.batch, x.spatial)
     tile, blocks = tiled(r.low, x, shape)

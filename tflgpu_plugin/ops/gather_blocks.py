@@ -29,8 +29,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant rows in blocks of a power of two of at least 16 numbers; indices of rank 4 at
-    most."""
+    """Requires constant rows in blocks of a power of two of at least 16 numbers; indices of rank 4
+    at most."""
     reason = unplanned("A table of blocks", shapes, graph, node) or refuse_constants(graph, node)
     if reason:
         return reason

@@ -20,8 +20,8 @@ TAPS = {"nearest": 1, "linear": 2, "cubic": 4}  # pixels per axis
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An image of 4 dimensions or a volume of 5, and coordinates for each batch; no cubic method
-    for volumes."""
+    """Requires an image of 4 dimensions or a volume of 5, and coordinates for each batch; no cubic
+    method for volumes."""
     x, grid = graph.shape(node.operand()), graph.shape(node.operand(1))
     if len(x) not in (4, 5) or 0 in (*x, *grid):
         said = f"Sampling by a grid needs an image of 4 or 5 dimensions, not {list(x)}."

@@ -23,7 +23,7 @@ def divides(shape: Shape, groups: int) -> bool:
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An image or a volume, groups that divide its channels."""
+    """Requires an image or a volume, and groups that divide its channels."""
     shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
     if not divides(shape, groups):
         return Refusal("shape.mismatch", f"{node.op} takes no {groups} groups of {list(shape)}.")
@@ -36,7 +36,8 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _reduced(low: Lowering, node: Node) -> Reduced:
-    """Returns the reduction, with the channels as two axes: groups, and channels of a group."""
+    """Returns the reduction of a node, in which the channels are two axes: groups, and channels
+    within a group."""
     batch, *image, channels = low.graph.shape(node.operand())
     groups = int(node.attributes["groups"])
     shape = (batch, *image, groups, channels // groups)

@@ -1,6 +1,7 @@
-"""Tensors in the host's buffers that kernels read and write where they are, without a conversion to
-device storage: inputs, and outputs whose readers all take them so. The cache of a decoder is one:
-keys and values are appended to it and read by attention in one order."""
+"""Tensors that kernels read and write in the host's buffers, without a conversion to device
+storage: inputs, and outputs that all of their readers can read in the host's order. The cache of a
+decoder is an example: keys and values are appended to it and read by attention in the same
+order."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ def flat(shape: Shape) -> Geometry:
 
 
 def home(low: Lowering, tensor: int) -> Raw | None:
-    """Returns the host's buffer of an output that may be computed there, by vec4 in the host's
-    order; None for a tensor that needs device storage, or has it in that order."""
+    """Returns the host's buffer of an output, if kernels can compute the output there, vec4 by vec4
+    in the host's order. Returns None if it needs device storage, or device storage has that order
+    anyway."""
     graph, value = low.graph, low.graph.tensors[tensor]
     fits = value.dtype == "f32" and value.counted is None and tensor in graph.outputs
     if not fits or in_host_order(geometry(value.shape)) or not surely_divides(4, value.shape[-1]):
@@ -33,21 +35,23 @@ def home(low: Lowering, tensor: int) -> Raw | None:
 
 
 def _takes(node: Node, tensor: int) -> bool:
-    """Whether a node that reads the tensor can do so in the host's order."""
+    """Whether a node that reads the tensor can read it in the host's order."""
     count = ops.rows()[node.op].takes_rows
     return tensor not in (*node.inputs[count:], *(step.tensor for step in node.epilogue))
 
 
 def settle(low: Lowering, tensor: int) -> Raw:
-    """Records that an output is computed in the host's buffer, which `home` allows; returns it."""
+    """Records that an output, for which `home` returned the host's buffer, is computed there.
+    Returns the buffer."""
     raw = Raw("output", tensor)
     low.hosted[tensor] = Hosted(raw, row_strides(low.graph.shape(tensor)))
     return raw
 
 
 def by_vectors(low: Lowering, tensor: int) -> tuple[Source, tuple[int, ...]]:
-    """Returns where a kernel reads a tensor by vec4, and its strides in vec4, on the last axis that
-    of slices: the host's buffer if vec4 are whole there, else device storage."""
+    """Returns the source from which a kernel reads a tensor as vec4, and its strides in vec4 (on
+    the last axis, the stride of slices). The source is the host's buffer if rows begin at a
+    multiple of 4 floats there, else device storage."""
     hosted, shape = low.hosted.get(tensor), low.graph.shape(tensor)
     if hosted and surely_divides(4, shape[-1]) and hosted.strides[-1] == 1:
         outer = hosted.strides[:-1]

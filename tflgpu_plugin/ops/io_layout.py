@@ -32,8 +32,8 @@ FORMS = {BFLOAT16: "u16"}  # forms of kernels for dtypes without their own
 
 
 class _Views(NamedTuple):
-    """Lanes per element of the operands (0: words). `whole`: four adjacent lanes are adjacent in
-    both."""
+    """The lanes per element of the operands (0: words). If `whole`, four lanes that are adjacent in
+    one buffer are adjacent in the other."""
 
     raw: int
     stored: int

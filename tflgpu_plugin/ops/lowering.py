@@ -125,8 +125,8 @@ class Launch:
 
 
 def _moves(constant: Constant, other: Constant, more: int) -> bool:
-    """Whether `pack` only moves numbers: `other` has each number that is not 0 increased by
-    `more`."""
+    """Whether `pack` only changes the order of numbers and adds zeros: if the numbers of a constant
+    are increased by `more`, so are all nonzero numbers of its packed form (`other`)."""
     kind = np.int32 if constant.whole else np.float32
     size = constant.vectors * VECTOR_BYTES
     first, second = (Weight((), 0, 0, size, c.pack).image().view(kind) for c in (constant, other))
@@ -154,7 +154,8 @@ class Lowering:
 
     @cached_property
     def following(self) -> dict[int, Node]:
-        """Returns the next node to lower, by the first output of the one before."""
+        """Returns, for each node, the node that is lowered after it. The key is the first output of
+        the earlier node."""
         return {node.outputs[0]: after for node, after in pairwise(self.graph.nodes)}
 
     @cached_property
@@ -179,7 +180,7 @@ class Lowering:
         self.aliases[output] = source
 
     def root(self, source: Source) -> Source:
-        """Returns the storage of a tensor, following aliases; constants are packed."""
+        """Returns the source that stores a tensor: aliases are followed, constants are packed."""
         while isinstance(source, int) and source in self.aliases:
             source = self.aliases[source]
         if isinstance(source, int) and source >= 0 and self.graph.constant(source) is not None:
@@ -187,8 +188,8 @@ class Lowering:
         return source
 
     def drop_unread(self) -> None:
-        """Removes launches whose results nothing reads. Raises Unsupported, with the node, for a
-        constant that cannot be packed."""
+        """Removes launches whose results nothing reads. Raises Unsupported, which names the node,
+        for a constant that cannot be packed."""
         read: set[Source] = set()
         kept = []
         for launch in reversed(self.launches):
@@ -266,9 +267,9 @@ class Lowering:
     def fitting(
         self, count: int, unit: int, what: str, step: int = 1, told: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Yields (first, last) of units of this size in bytes, as many as fit a binding, in
-        multiples of `step`. Raises Unsupported if none fit; the error's message begins with `what`,
-        and states the limit if `told` is true."""
+        """Divides `count` units of `unit` bytes into ranges (first, last) that fit a binding, each
+        a multiple of `step` units. Raises Unsupported if no range fits: `what` begins the message,
+        which states the limit if `told`."""
         limit = self.target.storage_bytes
         most = limit // unit // step * step
         if most == 0:

@@ -12,7 +12,8 @@ from tflgpu_plugin.ops.table import Op, same_shape
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """2 to 5 dimensions, a positive size, a bias that keeps the base of the power positive."""
+    """Requires 2 to 5 dimensions, a positive size, and a bias that keeps the base of the power
+    positive."""
     shape, size = graph.shape(node.operand()), int(node.attributes["size"])
     if not 2 <= len(shape) <= 5:
         said = f"Local response normalization needs rank 2 to 5, this input has {len(shape)}."

@@ -37,7 +37,8 @@ WEIGHTS = (*range(INPUT, OUTPUT), *range(NORM, FULL))
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """The basic LSTM: tanh, constant weights, no clipping, scratch outputs that nothing reads."""
+    """Requires the basic LSTM: the activation tanh, constant weights, no clipping, and scratch
+    outputs that nothing reads."""
     if node.attributes.get("activation", "tanh") != "tanh":
         return Refusal("activation.unsupported", "A basic LSTM needs the tanh activation.")
     if node.attributes.get("cell_clip") or node.attributes.get("proj_clip"):
@@ -134,7 +135,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def refuse_full(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights, tanh, and optional operands present in full or absent."""
+    """Requires constant weights, tanh, and optional operands present in full or absent."""
     if node.attributes.get("activation", "tanh") != "tanh":
         return Refusal("activation.unsupported", "An LSTM needs the tanh activation.")
     if len(node.inputs) != FULL:
@@ -258,7 +259,8 @@ def decompose_full(steps: Decomposition, node: Node) -> bool:
 
 
 def _gates(steps: Decomposition, node: Node, start: int, order: str) -> Array:
-    """Returns the weights of the gates that are present, from input `start` on, as one array."""
+    """Returns the weights of all gates that are present as one array; those of the first gate are
+    input `start`."""
     present = range(GATES - len(order), GATES)
     return np.concatenate([_gate(steps, node, start + k) for k in present])
 

@@ -43,7 +43,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Matrices whose shapes fit."""
+    """Requires matrices whose shapes fit."""
     if found := unplanned("A matrix product", shapes, graph, node):
         return found
     if 0 in (*shapes(graph, node)[0], _matrices(graph, node)[0][-1]):
@@ -124,7 +124,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _distances(name: str, shape: Shape) -> dict[str, object]:
-    """Returns the strides in vec4 of rows, slices and three outer axes (0 for an extent of 1)."""
+    """Returns the kernel's parameters for an operand: the strides in vec4 of rows, slices and three
+    outer axes (0 along axes of extent 1)."""
     strides = vector_strides(shape)
     outer = [0 if e == 1 else s for e, s in zip(shape[:-2], strides[:-2], strict=True)]
     found: dict[str, object] = {f"{name}_row": strides[-2], f"{name}_slice": strides[-1]}

@@ -73,7 +73,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights in blocks of a power of two of at least 16 numbers."""
+    """Requires constant weights in blocks of a power of two of at least 16 numbers."""
     reason = unplanned("A product with blocks", shapes, graph, node)
     reason = reason or refuse_constants(graph, node)
     if reason is None and 0 in (*graph.shape(node.operand()), *graph.shape(node.operand(1))):
@@ -96,7 +96,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 class BlockProduct(NamedTuple):
-    """A product with block-quantized weights."""
+    """A matrix product with block-quantized weights."""
 
     low: Lowering
     node: Node

@@ -71,8 +71,8 @@ def moving(name: str, views: Views, needs: str, **traits: Any) -> Op:
 
 
 def refuse_walk(name: str, views: Sequence[View]) -> Refusal | None:
-    """Refuses views with more axes, including those of copies and blocks, than a launch has
-    parameters for."""
+    """Returns the `refuse` function of ops with these views. It refuses views that need more axes
+    than a launch has parameters for, including the axes of copies and blocks."""
     most = max(len(view.simple.axes) for view in views)
     if most <= MAX_WALKED:
         return None
@@ -170,8 +170,8 @@ class Reading:
 
     @property
     def block(self) -> int | None:
-        """Returns the vec4 of the input at which the output begins, if it is contiguous there, else
-        None."""
+        """Returns the first vec4 of the input that the output consists of, if it is a contiguous
+        range of the input, else None."""
         (first, *_), *others = self.rows
         whole = self.form == "vectors" and first.straight and not others
         return self.base if whole and (first.stride == 1 or first.extent == 1) else None
@@ -248,14 +248,15 @@ def _in_storage_order(view: View, inside: Geometry, stored: Geometry) -> Reading
 
 
 def _row(axis: Axis, steps: Sequence[int], inside: Geometry) -> Row:
-    """Returns an axis with its stride in vec4 of the input, and with its stride in channels."""
+    """Returns an axis twice: with its stride in vec4 of the input, and with its stride in
+    channels."""
     batches, pixels, channels = steps
     distance = batches * inside.slices * inside.spatial + pixels
     return axis.by(distance), axis.by(channels)
 
 
 def _in_slices(row: Row) -> Row:
-    """Returns the axis along the channels in steps of four."""
+    """Returns an axis along the channels that advances by one slice (four channels) per element."""
     at, c = row
     extent, low, stop = (-(-n // 4) for n in (c.extent, c.low, c.stop))
     return Axis(extent, at.stride, low, stop), Axis(extent, 4 * c.stride, low, stop)
@@ -282,7 +283,7 @@ def _whole_slices(
 
 
 def _whole(number: int) -> bool:
-    """Whether a number is a multiple of 4 for all values of symbols, or 0 for the present shapes
+    """Whether a number is a multiple of 4 for all values of symbols, or is 0 for the present shapes
     (polynomials cannot always prove that it is 0 for all shapes)."""
     return surely_divides(4, number) or (example(number) == 0 and number == 0)
 
@@ -306,8 +307,8 @@ def host_buffer(low: Lowering, given: int, alone: bool = True) -> Raw | None:
 
 
 def _strides(view: View) -> tuple[int, ...] | None:
-    """Returns the input's stride along each axis of the result; None if these do not describe the
-    view."""
+    """Returns the input's stride along each axis of the result; None if strides alone cannot
+    describe the view."""
     axes = view.one_each
     if view.offset or axes is None or not all(axis.straight for axis in axes):
         return None

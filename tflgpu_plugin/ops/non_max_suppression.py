@@ -41,8 +41,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Float boxes and scores; a constant count and thresholds; at most 65,535 boxes, and 2^26
-    comparisons (2^20 with sigma)."""
+    """Requires float boxes and scores; a constant count and thresholds; at most 65,535 boxes, and
+    2^26 comparisons (2^20 with sigma)."""
     for needed in (shapes, _settings):
         if found := unplanned(node.op, needed, graph, node):
             return found

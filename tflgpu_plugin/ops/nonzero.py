@@ -14,7 +14,7 @@ from tflgpu_plugin.ops.table import Errors, Op, same_shape
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One list of booleans that is not empty."""
+    """Requires one list of booleans that is not empty."""
     shape, dtype = graph.shape(node.operand()), graph.tensors[node.operand()].dtype
     if len(shape) != 1 or not 0 < prod(shape) <= MAX_LINE or dtype != "bool":
         said = f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {list(shape)} of {dtype}."
@@ -39,7 +39,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def refuse_places(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One list of integers."""
+    """Requires one list of integers."""
     shape, sums = graph.shape(node.operand()), graph.tensors[node.operand()]
     if len(shape) != 1 or not prod(shape) or not quantization.is_integer(sums):
         return Refusal(

@@ -49,7 +49,7 @@ def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An axis of the input; scale and bias that broadcast to it."""
+    """Requires an axis of the input; scale and bias that broadcast to it."""
     shape = graph.shape(node.operand())
     axes = _axes(graph, node)
     if prod(shape) == 0:
@@ -74,7 +74,7 @@ def whole_rows(shape: Shape, axes: tuple[int, ...]) -> bool:
 
 
 def refuse_rows(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Rows of up to 16,384 channels."""
+    """Requires rows of up to 16,384 channels."""
     shape = graph.shape(node.operand())
     if not whole_rows(shape, (len(shape) - 1,)) or prod(shape) == 0:
         return Refusal("shape.unsupported", f"{node.op} takes no rows of {list(shape)}.")
@@ -99,8 +99,8 @@ def groups_pay(shape: Shape, groups: int) -> bool:
 
 
 def refuse_groups(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Groups of one channel or a multiple of 4, of at most 16,384 values; any groups of tensors of
-    at least 65,536 values."""
+    """Requires groups of one channel or of a multiple of 4 channels, with at most 16,384 values
+    each, unless the tensor has at least 65,536 values."""
     shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
     if groups_pay(shape, groups) and 0 not in shape:
         return None
@@ -289,7 +289,7 @@ def decompose_log_softmax(steps: Decomposition, node: Node) -> bool:
 
 
 def refuse_lp(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An axis of the input, p 1 or 2."""
+    """Requires an axis of the input, p 1 or 2."""
     if node.attributes.get("p", 2) not in (1, 2):
         said = f"A norm of p {node.attributes['p']} is not supported; 1 and 2 are."
         return Refusal("attribute.unsupported", said)

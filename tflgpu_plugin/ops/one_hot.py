@@ -28,7 +28,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """A constant depth; one value for on and one for off."""
+    """Requires a constant depth; one value for on and one for off."""
     if found := unplanned(node.op, shapes, graph, node):
         return found
     if any(prod(graph.shape(node.operand(k))) != 1 for k in (2, 3)):

@@ -37,7 +37,8 @@ def pad_value(graph: Graph, node: Node) -> float | None:
 
 
 def views(graph: Graph, node: Node) -> list[View]:
-    """Raises ValueError with the end of a sentence, also where nothing mirrors so far."""
+    """Returns the view that adds the padding. Raises ValueError, whose text is the end of a
+    sentence, for paddings that are not constant or do not fit."""
     shape, added, value = graph.shape(node.operand()), paddings(graph, node), pad_value(graph, node)
     mode = node.attributes.get("mode", "constant")
     if added is None:
@@ -59,14 +60,16 @@ def views(graph: Graph, node: Node) -> list[View]:
 
 
 def _reaches(shape: Shape, added: Array, mode: str) -> bool:
-    """Whether one copy of the tensor is enough."""
+    """Whether the padding of a mode that repeats elements is short enough to come from one copy of
+    the tensor."""
     less = {"reflect": 1, "symmetric": 0, "wrap": 0, "edge": -(1 << 31)}[mode]
     return all(max(sides) <= extent - less for extent, sides in zip(shape, added, strict=True))
 
 
 def _dilated(graph: Graph, node: Node) -> dict[int, Array]:
-    """Returns the element at each position of each axis that is dilated, or the extent for added
-    ones. Raises ValueError with the end of a sentence."""
+    """Returns, for each axis that is dilated, the index of the input's element at each position of
+    the result; an added position has the extent of the axis as its index. Raises ValueError, whose
+    text is the end of a sentence."""
     shape, steps = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if steps is None:
         raise NotConstant("the dilations are computed at run time; make them a constant")
@@ -88,14 +91,15 @@ def dilated_shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse_dilation(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant dilations and a constant value; up to 5 axes."""
+    """Requires constant dilations and a constant value; up to 5 axes."""
     if len(graph.shape(node.operand())) > MAX_AXES:
         return Refusal("rank.too_large", f"dilate takes tensors of up to {MAX_AXES} axes.")
     return unplanned("dilate", dilated_shapes, graph, node)
 
 
 def decompose_dilation(steps: Decomposition, node: Node) -> bool:
-    """Pads each such axis with one element of the value, which all added positions then read."""
+    """Pads each dilated axis with one element of the value, and gathers: all added positions read
+    that element."""
     x, places = node.operand(), _dilated(steps.graph, node)
     ends = steps.indices([(0, int(k in places)) for k in range(len(steps.shape(x)))])
     longer = steps.add("pad", x, ends, node.operand(2), mode="constant")

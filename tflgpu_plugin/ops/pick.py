@@ -60,7 +60,7 @@ def batched(node: Node) -> int:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Indices that fit the input."""
+    """Requires indices whose shape fits the input."""
     shape, indices = _pair(graph, node)
     if found := unplanned(node.op, SHAPES[node.op], graph, node):
         return found
@@ -78,7 +78,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def inside(graph: Graph, node: Node, extents: Shape) -> bool:
-    """Whether all constant indices are in range."""
+    """Whether all indices that are constant are in range."""
     listed = graph.constant(node.inputs[1])
     if listed is None:
         return True
@@ -132,14 +132,14 @@ def decompose_elements(steps: Decomposition, node: Node) -> bool:
 
 
 def _numbered(shape: Shape, used: Shape) -> Array:
-    """Returns the row-major numbers of the first elements along each axis."""
+    """Returns, for the first elements along each axis, their row-major numbers."""
     numbers = np.arange(prod(shape)).reshape(shape)
     return numbers[tuple(slice(n) for n in used)].reshape(-1)
 
 
 def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) -> None:
-    """Adds the last steps: picks from the first axes of x, by one column of indices per axis. One
-    column is a tensor [n, m], the others are constant."""
+    """Adds the last nodes of a decomposition: they pick from the first axes of x by one column of
+    indices per axis. One column is a tensor [n, m], the others are constant."""
     parts = [c if isinstance(c, int) else steps.indices(c.reshape(-1, 1)) for c in columns]
     indexed = parts[0]
     if len(parts) > 1:
@@ -149,8 +149,9 @@ def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) ->
 
 
 def outside(steps: Decomposition, node: Node) -> dict[str, bool]:
-    """Returns the attributes for indices out of range, as of the node. Lists whose length is
-    computed have arbitrary indices beyond it."""
+    """Returns the attributes that say how indices out of range are treated, as the node has them.
+    If the number of indices is computed, those beyond it are arbitrary, so that none may fail the
+    run."""
     indices = steps.editor.tensors[node.operand(1)]
     raises = bool(node.attributes.get("raises")) and indices.counted is None
     return {"wraps": bool(node.attributes.get("wraps")), "raises": raises}

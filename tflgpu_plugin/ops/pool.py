@@ -40,7 +40,7 @@ ONE = Span(1, 1, 1, 1, 0, 1)  # stands for an absent axis
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """3 to 5 dimensions; at least one element of the image in every window."""
+    """Requires 3 to 5 dimensions; at least one element of the image in every window."""
     shape, kernel = graph.shape(node.operand()), node.attributes["window"]
     if len(shape) not in (3, 4, 5) or len(kernel) != len(shape) - 2:
         said = f"Pooling with a window of {list(kernel)} does not fit rank {len(shape)}."
@@ -129,7 +129,8 @@ FORMS = Forms(
 
 
 def _reduction(node: Node) -> Reduction:
-    """Returns how the kernel combines taps; an average is divided later."""
+    """Returns the reduction by which the kernel combines the elements of a window. For an average
+    this is the sum, which is divided later."""
     if node.op == "lp_pool":
         named = {1.0: "reduce_l1", 2.0: "reduce_l2"}.get(float(node.attributes["p"]))
         return REDUCTIONS[named] if named else NORM
@@ -146,7 +147,7 @@ def _after(node: Node, axis: int) -> int:
 
 
 def _meets(s: Span) -> bool:
-    """Whether the window contains at least one element at every position."""
+    """Whether the window covers at least one element of the input at every position."""
     if s.dilation == 1:
         return s.before < s.kernel and (s.positions - 1) * s.stride - s.before < s.extent
     corner = np.arange(s.positions) * s.stride - s.before
@@ -160,7 +161,7 @@ def _longest(s: Span) -> int:
 
 
 def _whole(node: Node, found: Sequence[Span]) -> bool:
-    """Whether there is one position, and its window covers the image."""
+    """Whether the window has a single position, at which it covers the whole image."""
     if node.op == "lp_pool" or (node.attributes.get("counted") and not _bare(node)):
         return False
     return all(
@@ -194,9 +195,10 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
-    """Returns the least common multiple of all window sizes. If float32 cannot hold it, returns a
-    power of two that removes rounding errors, or 1 if windows are so large that averages near a tie
-    would be rounded to it."""
+    """Returns a number n such that averages are multiples of 1 / n of a step: the least common
+    multiple of all window sizes. If float32 cannot hold it, returns a power of two that removes
+    rounding errors, or 1 if windows are so large that averages near a tie would be rounded to
+    it."""
     counts = [prod(lengths) for lengths in product(*map(_lengths, _spans(graph, node)))]
     found = lcm(*counts)
     if found <= rounding.MOST_PARTS:

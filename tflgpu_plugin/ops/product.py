@@ -126,7 +126,7 @@ def _loop(low: Lowering, node: Node, product: Product) -> _Loop:
 
 
 def _rounds(product: Product, loop: _Loop) -> int:
-    """Returns how often one thread goes round its loops, all loops added up."""
+    """Returns the total number of iterations that one thread makes in all of its loops."""
     tile, steps = loop.tile, loop.steps
     several = tile.ahead > 1
     rounds = steps // tile.ahead + steps % tile.ahead + several

@@ -53,7 +53,8 @@ def to_even(levels: quantization.Levels) -> EpilogueOp:
 
 
 def refuse_dequantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Int8 and uint8 quantized per tensor; constants also in float16, int32, and per channel."""
+    """Requires int8 or uint8 quantized per tensor; of constants, also float16, int32, and scales
+    per channel."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if result.dtype != "f32":
         return Refusal("dtype.unsupported", f"Dequantizing gives float32, not {result.dtype}.")
@@ -64,7 +65,7 @@ def refuse_dequantize(graph: Graph, node: Node, target: Target) -> Refusal | Non
 
 
 def refuse_quantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """To int8 or uint8, quantized per tensor."""
+    """Requires a result of int8 or uint8, quantized per tensor."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if not quantization.real(result):
         said = f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
@@ -85,7 +86,7 @@ def lower_quantize(low: Lowering, node: Node) -> None:
 
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Between floats, bool, and integers that are not quantized."""
+    """Requires types among floats, bool, and integers that are not quantized."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     for tensor in (source, result):
         held = tensor.quantization if quantization.real(tensor) else None
@@ -154,8 +155,9 @@ def lower_cast(low: Lowering, node: Node) -> None:
 
 
 def same_bits(held: str, wanted: str) -> bool:
-    """Whether the bits of one dtype may be reinterpreted as another: integers of one size, and bool
-    for 8 bits. Not floats: devices may flush subnormal numbers to zero and change NaN."""
+    """Whether values of the dtype `held` may be reinterpreted bit by bit as `wanted`: both are
+    integers of one size, or bool for 8 bits. Floats may not: devices may flush subnormal numbers to
+    zero and change NaN."""
     return wanted != "bool" and held in BITS and BITS[held] == BITS.get(wanted)
 
 

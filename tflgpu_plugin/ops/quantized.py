@@ -38,14 +38,15 @@ def _made(node: Node, op: str, numbers: Numbers | None) -> Node | None:
 
 
 def total(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """Returns the node of an add or sub of two quantized tensors, or None."""
+    """Returns the node that computes an add or sub of two quantized tensors as hosts do, or
+    None."""
     if quantization.even(graph.tensors[node.outputs[0]]):
         return _made(node, "even_sum", _even(graph, node, levels))
     return _made(node, "quantized_sum", _summed(graph, node, levels))
 
 
 def _on_levels(tensor: Tensor) -> bool:
-    """Whether the tensor has 8 bits, or is a constant dequantized from them."""
+    """Whether the tensor has 8 bits, or is a constant that was dequantized from 8 bits."""
     held = tensor.quantization
     constant = tensor.data is not None and held is not None and len(held.scale) == 1
     return quantization.quantized(tensor) or constant
@@ -132,7 +133,7 @@ def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
 def squared_difference_numbers(
     node: Node, scales: list[np.float32], levels: Levels
 ) -> Numbers | None:
-    """Returns numbers in the layout of `quantized_sum`."""
+    """Returns the parameters of a squared difference, in the layout of those of `quantized_sum`."""
     a, b = (float(scale) for scale in scales)
     common = 2 * max(a, b)
     factors = a / common, b / common, common * common / (DIFFERENCE_UNIT * levels.scale)
@@ -146,7 +147,8 @@ def squared_difference_numbers(
 
 
 def magnitude(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """Returns the node of an abs: stored numbers times one factor in fixed point."""
+    """Returns the node that computes an abs as hosts do: it multiplies stored numbers by one factor
+    in fixed point."""
     scales = _other_scales(graph, node, levels)
     if scales is None:
         return None
@@ -154,8 +156,8 @@ def magnitude(graph: Graph, node: Node, levels: Levels) -> Node | None:
 
 
 def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | None]:
-    """Returns the rule of an activation that only clamps. Hosts clamp the stored result, not the
-    input, to levels computed in float32."""
+    """Returns the rule for an activation that only clamps. Hosts do not clamp the input but the
+    stored result, to levels that are computed in float32."""
 
     def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
         least, most = (quantization.nearest(limit, levels.scale) for limit in (low, high))
@@ -166,8 +168,8 @@ def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | N
 
 
 def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
-    """Returns the node of an rsqrt: hosts compute 20 fractional bits of the inverse root, and the
-    largest result for 0."""
+    """Returns the node that computes an rsqrt as hosts do: they compute 20 fractional bits of the
+    inverse root, and return the largest result for 0."""
     scales = _scales(graph, node)
     if scales is None:
         return None
@@ -209,7 +211,8 @@ def times_once(unit: float, factor: float, levels: Levels) -> EpilogueOp:
 
 
 def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
-    """Returns two 16-bit factors: to the result before it is shifted, and to units of 3 / 2^15."""
+    """Returns two 16-bit factors: one converts to the result before it is shifted, one to units of
+    3 / 2^15."""
     (x,) = scales
     fine = np.float32(1 / (1 << SHORT_SHIFT)) * x
     factors = fine / np.float32(levels.scale), fine / (np.float32(3) / np.float32(SHORT_UNIT))
@@ -258,7 +261,7 @@ def step_of_quantized(graph: Graph, node: Node, position: int) -> EpilogueOp | N
 
 
 def _swapped(op: str, numbers: Numbers) -> Numbers:
-    """Returns the numbers of the same sum with its operands swapped."""
+    """Returns the parameters of a sum whose operands are swapped."""
     if op == "even_sum":
         return (*numbers[:-1], 1.0)  # yes
     return (*numbers[4:8], *numbers[:4], *numbers[8:])

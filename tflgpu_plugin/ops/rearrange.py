@@ -158,7 +158,7 @@ NEEDS = "A pattern that is known when the model is prepared."
 
 
 def refuse_gather(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant indices inside the tensor, or any computed indices."""
+    """Requires constant indices inside the tensor, or any computed indices."""
     found = unplanned(node.op, gather_shapes, graph, node)
     computed = graph.constant(node.inputs[1]) is None or _batch(graph, node) != 0
     return found or (pick.refuse_indices(graph, node) if computed else None)
@@ -192,7 +192,7 @@ def _gather_batches(steps: Decomposition, node: Node, batch: int) -> None:
 
 
 def refuse_batches(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant blocks, paddings and crops."""
+    """Requires constant blocks, paddings and crops."""
     return unplanned(node.op, batch_shapes, graph, node)
 
 

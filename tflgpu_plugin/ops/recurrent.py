@@ -79,12 +79,12 @@ def _lengths(node: Node) -> int | None:
 
 
 def _joined(node: Node) -> bool:
-    """Whether an LSTM has both states in one operand."""
+    """Whether an LSTM gets both of its states in one operand."""
     return node.op == "lstm" and node.inputs[C0] is None
 
 
 def _overfull(node: Node) -> bool:
-    """Whether an LSTM with lengths, or with both states in one operand, has parts that exclude
+    """Whether an LSTM has lengths, or both states in one operand, together with parts that exclude
     these."""
     if node.op != "lstm" or (_lengths(node) is None and not _joined(node)):
         return False
@@ -107,7 +107,7 @@ def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights, shapes that fit, and states that fit into workgroup memory."""
+    """Requires constant weights, shapes that fit, and states that fit into workgroup memory."""
     name = node.op.upper()
     constants = [R, GRU_BIAS] if node.op == "gru" else [R]
     constants += [PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM] if node.op == "lstm" else []
@@ -316,7 +316,7 @@ def _lstm(
 
 
 def _gru_bias(low: Lowering, node: Node, units: int) -> Source:
-    """Returns the bias of the new content's recurrent part, or zeros."""
+    """Returns the bias that the reset gate multiplies in the new content of a GRU, or zeros."""
     bias, vectors = _given(node, GRU_BIAS), -(-units // 4)
     if bias is None:
         return Constant(

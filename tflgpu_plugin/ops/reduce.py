@@ -26,7 +26,7 @@ GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}
 
 
 def _count(graph: Graph, node: Node) -> int:
-    """Returns the number of elements per result."""
+    """Returns the number of elements that are reduced to one result."""
     return prod(graph.shape(node.operand())[axis] for axis in reduced_axes(graph, node))
 
 
@@ -53,7 +53,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant axes; kept and reduced axes may alternate at most three times."""
+    """Requires constant axes; kept and reduced axes may alternate at most three times."""
     if graph.constant(node.inputs[1]) is None:
         return Refusal("constant.required", "The axes of a reduction must be constant.")
     shape = graph.shape(node.operand())
@@ -97,8 +97,8 @@ def decompose_checked(steps: Decomposition, node: Node) -> bool:
 
 
 def refuse_mean(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant axes; kept and reduced axes may alternate at most three times; at most 46,341
-    integers."""
+    """Requires constant axes; kept and reduced axes may alternate at most three times; at most
+    46,341 integers."""
     refusal = refuse(graph, node, target)
     if refusal or not is_integer(graph.tensors[node.operand()]) or _count(graph, node) <= MAX_MEANT:
         return refusal

@@ -84,8 +84,8 @@ def reduced_axes(graph: Graph, node: Node) -> set[int]:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A reduction of these axes of a node's first input, viewed as row-major elements of
-    `shape`."""
+    """A reduction over these axes of a node's first input, whose elements are viewed in row-major
+    order of `shape`."""
 
     low: Lowering
     node: Node
@@ -132,7 +132,8 @@ class _Elements:
 
 
 def _elements(r: Reduced) -> _Elements:
-    """Returns the elements of an image in order, others one by one."""
+    """Returns how a launch reads the elements to reduce: those of an image in order, others each by
+    its address."""
     if r.image:
         return _Elements(Access(r.node.operand()), r.count, {})
     return _one_by_one(r)
@@ -236,9 +237,10 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
 
 
 def _block(count: int) -> int:
-    """Returns the rounds of the inner loop over so many elements: with the square root, both loops
-    are short and the rounding error of sums is small. A symbolic count may become so many times
-    larger or smaller that the error is about twice the least one."""
+    """Returns the number of iterations of the inner of two loops over `count` elements: about its
+    square root, so that both loops are short and the rounding error of sums is small. For a
+    symbolic count, the number may be so much too large or small that the error is about twice the
+    smallest one."""
     return isqrt(max(near(count, MOST_GROWN) - 1, 0)) + 1
 
 

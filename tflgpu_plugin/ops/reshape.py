@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.views import View, whole
 
 
 def requested(graph: Graph, node: Node) -> Shape | None:
-    """Returns the requested shape as given, -1 included; None if it is not constant."""
+    """Returns the requested shape, in which -1 may occur; None if it is not constant."""
     if "squeeze" in node.attributes:
         return squeezed(graph.shape(node.operand()), node.attributes["squeeze"])
     if "expand" in node.attributes:

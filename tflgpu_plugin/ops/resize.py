@@ -41,8 +41,8 @@ ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One to three axes between batch and channels, constant extents for them; not both
-    align_corners and half_pixel_centers; for integers only the mode nearest."""
+    """Requires one to three axes between batch and channels, and constant extents for them; not
+    both align_corners and half_pixel_centers; for integers only the mode nearest."""
     shape, size = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if len(shape) not in (3, 4, 5):
         said = f"Resizing needs an input of rank 3 to 5, this one has rank {len(shape)}."
@@ -124,9 +124,9 @@ def _between(
     low: Lowering, node: Node, rule: str, scales: Sequence[float] | None = None,
     stored: Tensor | None = None, nearest: str = "",
 ) -> None:  # fmt: skip
-    """Records the launch that interpolates each pixel between four neighbours, or takes the
-    `nearest` one by this rounding. `rule` names its coordinates; `stored` is an 8-bit tensor whose
-    stored numbers hosts interpolate."""
+    """Records the launch that interpolates each pixel between four neighbours or, with `nearest`,
+    takes the one that this rounding selects. `rule` names the coordinate mode; `stored` is an 8-bit
+    tensor whose stored numbers hosts interpolate."""
     (height, out_height), (width, out_width) = _axes(low.graph, node)
     out = low.geometry(node.outputs[0])
     chunk = slices_per_thread(low.target, out)
@@ -217,7 +217,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def nearest(graph: Graph, node: Node) -> list[View]:
-    """Returns the view that picks rows and columns."""
+    """Returns the view that selects the rows and columns of the nearest pixels."""
     shape, size = graph.shape(node.operand()), _size(graph, node)
     axes = range(1, len(shape) - 1)
     rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
@@ -229,12 +229,12 @@ def _is_cropped(node: Node) -> bool:
 
 
 def _copies(node: Node) -> bool:
-    """Whether all results are elements of the input."""
+    """Whether every result is an element of the input, because nothing is interpolated."""
     return node.attributes.get("mode", "nearest") == "nearest" and not _is_cropped(node)
 
 
 def decompose_integers(steps: Decomposition, node: Node) -> bool:
-    """Makes a resize of integers a view, since they are picked, not weighted."""
+    """Replaces a resize of integers by a view, since its results are elements of the input."""
     if not quantization.is_integer(steps.editor.tensors[node.operand()]):
         return False
     shape, tables = steps.shape(node.operand()), _tables(steps.graph, node)

@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.table import MOVED, Op, same_shape
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Two axes, a length for each sequence."""
+    """Requires two axes, and a length for each sequence."""
     shape, lengths = graph.shape(node.operand()), graph.shape(node.operand(1))
     batch, time = node.attributes["batch_axis"], node.attributes["time_axis"]
     if not all(-len(shape) <= axis < len(shape) for axis in (batch, time)):

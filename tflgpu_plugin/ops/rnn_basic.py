@@ -17,7 +17,7 @@ WEIGHTS, RECURRENT, BIAS, STATE = 1, 2, 3, 4
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights of shapes that fit, and an activation that `rnn` has."""
+    """Requires constant weights of shapes that fit, and an activation that `rnn` has."""
     activation = node.attributes.get("activation", "none")
     if activation not in ACTIVATIONS:
         said = f"A recurrent layer with the activation {activation} is not supported."

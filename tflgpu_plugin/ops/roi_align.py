@@ -27,8 +27,8 @@ MOST_BINS = 1024  # bins along an axis, of roi_max_pool
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An image of 4 dimensions, four numbers and a batch for each region; up to 128 samples along
-    an axis, or 0."""
+    """Requires an image of 4 dimensions, four numbers and a batch for each region; up to 128
+    samples along an axis, or 0."""
     x, rois, batches = (graph.shape(node.operand(k)) for k in range(3))
     samples = node.attributes.get("samples", 0)
     if len(x) != 4 or 0 in x or min(node.attributes["size"]) < 1:
@@ -44,7 +44,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def refuse_pool(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An image of 4 dimensions, five numbers for each region; up to 1,024 bins along an axis."""
+    """Requires an image of 4 dimensions, five numbers for each region; up to 1,024 bins along an
+    axis."""
     x, rois = (graph.shape(node.operand(k)) for k in range(2))
     size = node.attributes["size"]
     if len(x) != 4 or 0 in x or min(size) < 1 or max(size) > MOST_BINS:
@@ -96,8 +97,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _most(node: Node, extent: int) -> int:
-    """Returns the most samples that may meet an axis of an image: they are at most 1 apart, and
-    closer only if a bin is short."""
+    """Returns an upper limit for the number of samples that lie on an axis of an image: samples are
+    at most 1 apart, and closer only if a bin is short."""
     return int(node.attributes.get("samples", 0)) or extent + 9
 
 

@@ -41,7 +41,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Angles of one shape that broadcasts over heads and positions."""
+    """Requires angles (cos and sin) of one shape that broadcasts over heads and positions."""
     reason = unplanned("Rotary embedding", shapes, graph, node)
     if reason is None and 0 in graph.shape(node.operand()):
         return Refusal("shape.empty", "A rotary embedding of an empty input is not supported.")
@@ -71,7 +71,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def even(turning: int, together: bool) -> bool:
-    """Whether the kernel can rotate by vec4."""
+    """Whether the values to rotate fill whole vec4, as the kernel requires."""
     return turning % (4 if together else 8) == 0
 
 
@@ -100,7 +100,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _spelled(steps: Decomposition, x: int, turning: int) -> int:
-    """Rotates x [batch, heads, length, depth] by products and sums."""
+    """Rotates x [batch, heads, length, depth] by elementwise products and sums."""
     together = bool(steps.node.attributes.get("together"))
     shape, pairs = steps.shape(x), turning // 2
 

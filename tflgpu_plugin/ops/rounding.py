@@ -1,5 +1,5 @@
-"""The fractions of a step of an 8-bit result to which hosts round first, in fixed point (see
-`table.Rounding`)."""
+"""The fixed-point precision of 8-bit results: hosts first round to a fraction of a step of the
+result, which these functions compute (see `table.Rounding`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Real = type[np.float32] | type[np.float64]
 
 
 def _product(graph: Graph, node: Node) -> tuple[float, ...]:
-    """Returns the factors from products of stored numbers to results, one per output channel."""
+    """Returns, for each output channel, the fraction of a step to which hosts round the sum of
+    products of stored numbers (see `quantization.fraction`)."""
     result = graph.tensors[node.outputs[0]]
     scale, _ = quantization.parameters(result)
     given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]

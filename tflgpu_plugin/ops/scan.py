@@ -21,7 +21,7 @@ COMBINED = {"cumsum": {"sign": "+", "empty": 0}, "cumprod": {"sign": "*", "empty
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """One constant axis."""
+    """Requires one constant axis."""
     return refuse_axis(graph, node, MAX_LINE)
 
 

@@ -45,8 +45,8 @@ FIRST: dict[str, float] = {  # initial value of a segment
 
 
 class Form(NamedTuple):
-    """The shape of a scatter: indexed `axes` between `outer` and `inner` elements, with `updates`
-    each."""
+    """The shape of a scatter: `outer` blocks, each with the indexed `axes` and `inner` elements at
+    each index, and the number of `updates` of each block."""
 
     outer: int
     axes: Shape
@@ -74,9 +74,9 @@ def _unfit(indices: Shape, updates: Shape, x: Shape) -> str:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Updates that fit; no reduction of booleans, no sum or product of int64; at most 2^28 index
-    reads (elements of the result times indices), unless the indices are constant and nothing is
-    reduced."""
+    """Requires updates whose shape fits; no reduction of booleans, no sum or product of int64; at
+    most 2^28 index reads (elements of the result times indices), unless the indices are constant
+    and nothing is reduced."""
     if found := unplanned(node.op, _form, graph, node) or refuse_indices(graph, node):
         return found
     form, reduction = _form(graph, node), node.attributes["reduction"]
@@ -102,7 +102,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def in_order(node: Node, form: Form) -> bool:
-    """Whether constant indices determine the source of each element."""
+    """Whether the node is decomposed to a gather if its indices are constant: they then determine
+    which update, or element of x, each element of the result comes from."""
     places = form.outer * prod(form.axes) * (1 if node.op == "scatter_nd" else form.inner)
     many = node.attributes["reduction"] == "none" and form.updates > FEW
     return many and places <= MOST_PLACES
@@ -248,8 +249,8 @@ def _segments(graph: Graph, node: Node) -> int:
 
 
 def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """A constant shape, or number of segments; no booleans; no sum or product of int64; at most
-    2^28 index reads (elements of the result times indices), unless indices are constant and
+    """Requires a constant shape, or number of segments; no booleans; no sum or product of int64; at
+    most 2^28 index reads (elements of the result times indices), unless indices are constant and
     different, and the result has at most 2^24 positions."""
     if found := unplanned(node.op, new_shapes, graph, node):
         return found
@@ -265,8 +266,8 @@ def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def _inside_new(graph: Graph, node: Node) -> bool:
-    """Whether hosts take these constant indices. Ids without a count go up from 0 by one at most
-    (`Prepare` of tensorflow/lite/kernels/segment_sum.cc)."""
+    """Whether hosts accept these constant indices. Ids without a count must start at 0 and increase
+    by at most one (`Prepare` of tensorflow/lite/kernels/segment_sum.cc)."""
     segmented, raises = node.op == "segments", node.attributes.get("raises", False)
     given = graph.constant(_given(node)[0])
     if given is not None and segmented and count_given(node.inputs) < 3:
@@ -282,7 +283,8 @@ def _inside_new(graph: Graph, node: Node) -> bool:
 
 
 def apart(graph: Graph, node: Node) -> bool:
-    """Whether there are many constant indices, all different, so that each sum has one update."""
+    """Whether there are many constant indices and no two are equal, so that each element of the
+    result gets at most one update."""
     given = graph.constant(node.operand()) if node.op == "scatter_new" else None
     if given is None or node.attributes["reduction"] != "add":
         return False
@@ -323,7 +325,7 @@ def _work(graph: Graph, node: Node) -> int:
 def assigned(
     data: Array, indices: Array, updates: Array, reduction: str, wraps: bool = False
 ) -> Array:
-    """Returns the tensor with parts of it replaced."""
+    """Returns a copy of the tensor with the updates written to their indices."""
     if reduction != "none" or (not wraps and np.any(indices < 0)):
         raise ValueError("hosts take this otherwise")
     found = data.copy()
@@ -332,8 +334,8 @@ def assigned(
 
 
 def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array:
-    """Returns updates added to zeros, if no index repeats: sums of several updates round
-    differently."""
+    """Returns the updates added to zeros. Raises ValueError if an index repeats, because hosts may
+    round sums of several updates differently."""
     extents = tuple(integer(extent) for extent in shape.reshape(-1))
     places = indices.reshape(-1, indices.shape[-1])
     inside = np.all((places >= 0) & (places < extents[: places.shape[1]]))

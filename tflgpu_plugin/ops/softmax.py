@@ -19,7 +19,7 @@ MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # channels that a workgroup cove
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Rank 1 or more."""
+    """Requires rank 1 or more."""
     shape = graph.shape(node.operand())
     if not shape:
         return Refusal("rank.unsupported", "Softmax needs an input of rank 1 at least.")
@@ -40,7 +40,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 class Softmax(NamedTuple):
-    """A softmax of rows over the last axis."""
+    """A softmax along the rows of a tensor, that is its last axis."""
 
     low: Lowering
     node: Node

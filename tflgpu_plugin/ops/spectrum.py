@@ -61,7 +61,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Real numbers of rank 2 or more; lengths of at most 2,048, for rows at least 2."""
+    """Requires real numbers of rank 2 or more; lengths of at most 2,048, and of at least 2 for
+    rows."""
     x, lengths = graph.tensors[node.operand()], graph.constant(node.operand(1))
     if x.dtype == COMPLEX or len(x.shape) < 2:
         said = f"A transform of real numbers takes none of type {x.dtype} and rank {len(x.shape)}."
@@ -109,7 +110,7 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def refuse_real(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Complex numbers."""
+    """Requires complex numbers."""
     held = graph.tensors[node.operand()].dtype
     if held == COMPLEX:
         return None
@@ -117,7 +118,7 @@ def refuse_real(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def _side(steps: Decomposition, side: int) -> int:
-    """Returns the first or the second number of all pairs."""
+    """Returns the first number of each pair, or the second."""
     x = steps.pairs(steps.node.operand())
     shape = steps.shape(x)
     view = replace(part(shape, len(shape) - 1, side, 1), shape=shape[:-1])

@@ -38,8 +38,8 @@ def views(graph: Graph, node: Node) -> list[View]:
 
 
 def _given(value: Array | None, whole: int, count: int) -> list[int]:
-    """Returns the parts' extents, with -1 replaced by the rest. Raises ValueError if they do not
-    fit."""
+    """Returns the extents of the parts, with -1 replaced by what remains. Raises ValueError if they
+    do not fit."""
     if value is None:
         raise NotConstant("the extents of the parts must be constants")
     extents = [integer(extent) for extent in value.reshape(-1)]

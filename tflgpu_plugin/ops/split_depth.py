@@ -1,6 +1,6 @@
-"""Split-K for convolutions of small maps: threads of a GPU that a map leaves idle compute parts of
-the input channels. A second launch, or that of the next normalization, adds the partial sums, which
-stay float32 or integers."""
+"""Split-K for convolutions of small feature maps: each thread computes the products of a part of
+the input channels, so that a GPU has enough threads. A second launch, or that of the next
+normalization, adds the partial sums, which stay float32 or integers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ MAX_PARTS = 16
 
 
 def form(made: Callable[[Problem], tuple[Lowering, Node, Product]]) -> Form[Problem]:
-    """Returns the form of a family whose problems are products, which `made` makes of them."""
+    """Returns the split-K form for a family; `made` converts a problem of the family to a
+    product."""
     return Form(
         "split_k",
         lambda problem: _divides(*made(problem)) and _parts(*made(problem), forced=True) > 1,
@@ -77,8 +78,8 @@ def _added_by_the_next(low: Lowering, node: Node) -> bool:
 
 
 def _planned(low: Lowering, node: Node, product: Product) -> tuple[Tile, int]:
-    """Returns the tile and the number of parts. A split 1x1 convolution has threads to spare, so
-    each may compute more pixels, with fewer loads per product."""
+    """Returns the tile of each part and the number of parts. A split 1x1 convolution has more
+    threads than it needs, so each may compute more pixels, with fewer loads per product."""
     blocks, tile = product.blocks, product.tile
     paying = 1 if low.target.prefers("split_k") else _parts(low, node, product)
     count = paying if paying > 1 else _parts(low, node, product, forced=True)
@@ -114,8 +115,8 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
 
 
 def taken(low: Lowering, reader: Node) -> Launch | None:
-    """Returns the last launch if it sums the partial results that a node reads; a launch of the
-    reader can then compute this sum itself, with the steps fused into it. Returns None
+    """Returns the last launch if it adds the partial sums of a tensor that `reader` reads: the
+    launch of the reader can add them itself, with the steps fused into it. Returns None
     otherwise."""
     if not low.launches or low.launches[-1].kernel != "sum_parts":
         return None

@@ -39,7 +39,7 @@ def _extents(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights that fit each other; small enough for one workgroup."""
+    """Requires constant weights that fit each other and are small enough for one workgroup."""
     x, first, second = _extents(graph, node)
     constant = all(graph.constant(node.operand(k)) is not None for k in (WEIGHTS, SECOND))
     fitting = first[1:] == (1, 1, x[-1]) and second[1:] == (1, 1, first[0])
@@ -104,7 +104,8 @@ def _lower(low: Lowering, node: Node) -> None:
 
 
 def _lanes(threads: int, results: int, count: int) -> int:
-    """Returns how many lanes share each of so many results of so many parts: a power of two."""
+    """Returns how many lanes compute one result together, a power of two, for this number of
+    results, each of `count` terms."""
     found = 1
     while found < min(threads, count) and (found < 8 or 2 * found * results <= threads):
         found *= 2

@@ -17,8 +17,8 @@ PRODUCTS = 64  # products of vec4 without a loop; more take long to compile
 
 
 def suits(c: Convolution) -> bool:
-    """Whether windows overlap along a row or span several elements, and a row of them, or large
-    parts of it, can be loaded at once."""
+    """Whether the input has few channels and windows are more than one element wide, and a row of a
+    window, or a large part of it, can be loaded at once."""
     columns = c.columns
     short = columns.kernel <= REACH or _taps(columns) >= LEAST
     return c.few and columns.dilation == 1 and columns.kernel > 1 and short
@@ -58,8 +58,8 @@ def lower(c: Convolution) -> None:
 
 
 def _tile(c: Convolution) -> Tile:
-    """Returns the tile for so many outputs and positions, with as many pixels as a thread can load
-    and multiply at once."""
+    """Returns the tile for this convolution, with as many pixels per thread as it can load and
+    multiply at once."""
     tile, columns = _chosen(c), c.columns
     reached = 1 + (REACH - _taps(columns)) // columns.stride
     multiplied = max(PRODUCTS // (_taps(columns) * tile.slices), 1)
@@ -68,13 +68,14 @@ def _tile(c: Convolution) -> Tile:
 
 
 def _taps(columns: Span) -> int:
-    """Returns how many taps of a row are loaded at once: all, or the largest equal part."""
+    """Returns how many taps of a row are loaded at once: all of them, or the largest divisor of
+    their number that fits."""
     return max(t for t in range(1, min(columns.kernel, REACH) + 1) if columns.kernel % t == 0)
 
 
 def _edges(columns: Span, taps: int, pixels: int) -> tuple[bool, ...]:
-    """Returns which elements that are loaded at once may be outside the input, for any part of the
-    row."""
+    """Returns, for each element that is loaded at once, whether it may be outside the input,
+    whichever part of the row is loaded."""
     found = window.edges(columns, pixels, columns.positions - pixels)
     reach = taps + (pixels - 1) * columns.stride
     parts = range(0, columns.kernel, taps)

@@ -51,8 +51,8 @@ def _has(node: Node, mask: str, entry: int) -> bool:
 
 
 def _entries(node: Node, count: int, rank: int) -> list[int | None]:
-    """Returns the indices into begin, end and strides in order; None for axes taken in full (by an
-    ellipsis, or without an entry)."""
+    """Returns the indices into begin, end and strides in the order of the axes to which they apply,
+    with None for each axis that is taken in full (by an ellipsis, or without an entry)."""
     dots = [k for k in range(count) if _has(node, "ellipsis_mask", k)]
     if len(dots) > 1 or int(node.attributes.get("ellipsis_mask", 0)) >> count:
         raise ValueError("a slice may have one ellipsis, among its entries")

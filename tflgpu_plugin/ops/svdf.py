@@ -20,7 +20,7 @@ STORED = {TIMES: "i16", BIAS: "i32", MEMORY: "i16"}  # only with 8-bit inputs
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights, of shapes that fit."""
+    """Requires constant weights of shapes that fit."""
     if any(graph.constant(node.operand(k)) is None for k in (FEATURES, TIMES)):
         return Refusal("constant.required", "The weights of an SVDF layer must be constant.")
     x, features, times, memory = (graph.shape(node.operand(k)) for k in (0, 1, 2, MEMORY))
@@ -65,7 +65,8 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Joins the new values to what remains of the memory, then multiplies and sums."""
+    """Replaces the node by a product with the features, which is appended to the rest of the
+    memory, and a product and sum over time."""
     stored = quantization.quantized(steps.editor.tensors[node.operand()])
     last: Numbers = ()
     new = steps.add("fully_connected", node.operand(), node.operand(FEATURES), None,
@@ -94,8 +95,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _factors(steps: Decomposition, node: Node) -> tuple[Numbers, Numbers]:
-    """Returns the requantization from sums over features to the memory, and from sums over time to
-    results."""
+    """Returns the two requantization factors: from sums over features to the memory, and from sums
+    over time to results."""
     tensors = (*(node.operand(k) for k in (0, FEATURES, TIMES, MEMORY)), node.outputs[0])
     scales = (quantization.parameters(steps.editor.tensors[t])[0] for t in tensors)
     x, features, times, memory, y = scales
@@ -104,8 +105,8 @@ def _factors(steps: Decomposition, node: Node) -> tuple[Numbers, Numbers]:
 
 
 def _numbers(steps: Decomposition, node: Node, new: int, factor: Numbers) -> int:
-    """Adds the requantization of the new features to stored numbers, in which the memory is kept
-    too."""
+    """Adds the node that requantizes the new features to stored numbers, as the memory holds
+    them."""
     for tensor in (node.operand(MEMORY), *node.outputs[1:]):
         held = steps.editor.tensors[tensor]
         steps.editor.tensors[tensor] = replace(held, quantization=quantization.NUMBERS, wide=True)
@@ -115,7 +116,7 @@ def _numbers(steps: Decomposition, node: Node, new: int, factor: Numbers) -> int
 
 
 def _kept(steps: Decomposition, node: Node, new: int) -> int:
-    """Adds the update of the memory and returns it as [batch, features, length]."""
+    """Adds the nodes that update the memory, and returns it as [batch, features, length]."""
     batch, (count, length) = steps.shape(new)[0], steps.shape(node.operand(TIMES))
     kept = steps.reshape(new, (batch, count, 1))
     if length > 1:

@@ -93,7 +93,7 @@ class Rounding(NamedTuple):
 def unplanned(
     what: str, shapes: Callable[[Graph, Node], object], graph: Graph, node: Node
 ) -> Refusal | None:
-    """Returns the refusal of a node whose shapes cannot be inferred."""
+    """Returns the refusal of a node whose output shapes cannot be inferred."""
     try:
         shapes(graph, node)
     except ValueError as error:
@@ -228,17 +228,17 @@ class Op:
 
     @property
     def forms(self) -> tuple[str, ...]:
-        """Returns the names of its forms, in order of preference (see `ops.forms`)."""
+        """Returns the names of the op's forms, in order of preference (see `ops.forms`)."""
         return tuple(form.name for form in getattr(self.lower, "rows", ()))
 
     @property
     def moves(self) -> bool:
-        """Whether its results are elements of its inputs."""
+        """Whether the op's results are elements of its inputs."""
         return self.kind == "movement" and bool(self.keeps)
 
     def takes(self, dtype: str) -> bool:
-        """Whether it computes values of this dtype: float16 as float32, int64 as int32. bfloat16 is
-        stored as bits, which may only be moved."""
+        """Whether the op computes values of this dtype. It computes float16 as float32 and int64 as
+        int32. bfloat16 is stored as bits, which may only be moved."""
         if dtype == BFLOAT16 and self.moves:
             return True
         return {"f16": "f32", "i64": "i32"}.get(dtype, dtype) in self.types

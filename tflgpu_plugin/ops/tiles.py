@@ -90,8 +90,8 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile
 
 @chooses
 def waiting(target: Target, tile: Tile, threads: int, steps: int) -> Tile:
-    """Returns the tile for this number of threads and iterations: it loads twice as far ahead if
-    threads are few, registers suffice, and no more iterations remain."""
+    """Returns the tile adapted to memory latency: it loads twice as far ahead if there are few
+    threads, the registers suffice, and no more iterations than before are left over at the end."""
     few = tile.ahead == AHEAD and threads < WAITING_THREADS and tile.pixels <= FEW_PIXELS
     twice = few and "ahead" not in target.tuning and steps % (2 * AHEAD) == steps % AHEAD
     return replace(tile, ahead=2 * AHEAD) if twice else tile
@@ -109,7 +109,7 @@ def along_row(tile: Tile, width: int, steps: int) -> tuple[Tile, int]:
 
 
 def loads_ahead(target: Target) -> int:
-    """Returns the iterations of a product whose inputs are loaded before the first
+    """Returns for how many iterations of a product the inputs are loaded before the first
     multiplication."""
     return int(target.tuning.get("ahead", 1 if target.software else AHEAD))
 
@@ -135,7 +135,8 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
 
 
 def _made(count: int, lanes: int, pixels: int) -> int:
-    """Returns the pixels of all workgroups, including idle lanes beyond `count`."""
+    """Returns the number of pixels that all workgroups together compute, including those of idle
+    lanes beyond `count`."""
     return -(-count // (lanes * pixels)) * lanes * pixels
 
 
@@ -198,14 +199,14 @@ def passes_weights(target: Target) -> bool:
 
 
 def rounds(count: int, pixels: int, width: int = 0) -> int:
-    """Returns the work of a group of 8 lanes over `count` pixels, in units of a pixel per lane; a
-    thread's work other than pixels (weights, shuffles) costs one more. With a `width`, no thread
-    has pixels of two rows."""
+    """Returns the work of groups of 8 lanes that compute `count` pixels; the unit is one pixel per
+    lane. Work of a thread that does not depend on its pixels (weights, shuffles) counts as one more
+    pixel. With a `width`, no thread has pixels of two rows."""
     threads = row_threads(count, pixels, width) if width else -(-count // pixels)
     return -(-threads // SHUFFLE_GROUP) * (pixels + 1)
 
 
 def row_threads(count: int, pixels: int, width: int) -> int:
-    """Returns the threads of `pixels` neighbours that cover rows of `width`; the last of a row
-    overlaps."""
+    """Returns the number of threads that cover `count` pixels in rows of `width`, if each computes
+    `pixels` neighbours; the last thread of a row computes some pixels again."""
     return count // width * -(-width // pixels)

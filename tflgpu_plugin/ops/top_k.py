@@ -18,7 +18,7 @@ MAX_ROW = MAX_LOOP_ROUNDS * WORKGROUP  # elements
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """A constant k of at most the number of elements."""
+    """Requires a constant k of at most the number of elements."""
     shape, k = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if not shape or prod(shape) == 0:
         return Refusal("shape.empty", f"An input of {list(shape)} has no elements to choose from.")

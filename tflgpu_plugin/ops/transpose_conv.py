@@ -26,7 +26,7 @@ from tflgpu_plugin.ops.tiles import choose_tile
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """4 dimensions; a constant output shape, if one is given; no fused tanh."""
+    """Requires 4 dimensions; a constant output shape, if one is given; no fused tanh."""
     x, weights = operands(graph, node)
     if len(x) != 4 or len(weights) != 4:
         said = "A transposed convolution needs an input and weights of 4 dimensions."
@@ -68,7 +68,7 @@ def windows_of(node: Node, extents: Shape, kernel: Shape) -> Shape:
 
 
 def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Constant weights that are not too large when filled with zeros."""
+    """Requires constant weights that are not too large when filled with zeros."""
     dilations, (_, weights) = node.attributes.get("dilations", (1, 1)), operands(graph, node)
     if max(dilations) == 1:
         return None
@@ -90,7 +90,8 @@ def _shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def _output(graph: Graph, node: Node) -> Shape | None:
-    """Returns the output shape: as given (None if it is not constant), or what padding leaves."""
+    """Returns the output shape that the node states (None if it is not constant), or else the one
+    that its padding leaves."""
     if count_given(node.inputs) > 3:
         value = graph.constant(node.inputs[3])
         return None if value is None else tuple(integer(extent) for extent in value)
@@ -101,7 +102,8 @@ def _output(graph: Graph, node: Node) -> Shape | None:
 
 
 def _left(extent: int, kernel: int, stride: int, same: bool) -> int:
-    """Returns the extent of the output along one axis (mediapipe/util/tflite/operations)."""
+    """Returns the output extent that padding leaves along one axis
+    (mediapipe/util/tflite/operations)."""
     reached = (extent - 1) * stride
     return reached + (min(kernel, (extent - 1) % stride + 1) if same else kernel)
 

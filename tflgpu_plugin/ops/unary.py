@@ -43,7 +43,7 @@ def step(op: str, attributes: Mapping[str, Any]) -> EpilogueOp:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Any shape."""
+    """Accepts any shape."""
     return None
 
 
@@ -77,8 +77,8 @@ def row(
     checked: bool = False,
     **traits: Any,
 ) -> Op:
-    """Returns an op made of the fused step of its name; `whole` is its WGSL for vec4 `v` of
-    integers."""
+    """Returns the row of an op that is the fused step of the same name; `whole` is WGSL that
+    computes it on vec4 `v` of integers."""
     given = {"as_epilogue": as_epilogue, "unknown": PASSES if whole else "", **traits}
     types = (*types, "i32") if whole else types
     made = partial(lower, whole=whole, checked=checked)

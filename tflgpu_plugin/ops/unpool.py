@@ -15,8 +15,8 @@ from tflgpu_plugin.ops.window import Span, spans
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """4 dimensions; adjacent windows of at most 65,535 elements that begin at the first element;
-    indices that only unpoolings on the GPU read."""
+    """Requires 4 dimensions; adjacent windows of at most 65,535 elements that begin at the first
+    element; indices that only unpoolings on the GPU read."""
     shape, window = graph.shape(node.operand()), node.attributes["window"]
     if len(shape) != 4 or prod(shape) == 0:
         said = f"Pooling with indices needs an image of 4 dimensions, not {list(shape)}."
@@ -35,7 +35,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """4 dimensions; adjacent windows; indices of a pooling on the GPU, in the shape of the
+    """Requires 4 dimensions; adjacent windows; indices of a pooling on the GPU, in the shape of the
     values."""
     shape, window = graph.shape(node.operand()), node.attributes["window"]
     indices = graph.shape(node.operand(1))

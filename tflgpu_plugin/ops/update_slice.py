@@ -20,7 +20,8 @@ def _shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """An update that is not larger on any axis; a start for each axis, or for each batch."""
+    """Requires an update that is not larger on any axis; a start for each axis, or for each
+    batch."""
     (x, update, starts), axis = _shapes(graph, node), node.attributes.get("axis")
     cut = [k for k, (many, few) in enumerate(zip(x, update, strict=False)) if few != many]
     if len(x) != len(update) or any(update[k] > x[k] for k in cut) or 0 in update:
@@ -79,8 +80,8 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def _where(low: Lowering, node: Node) -> tuple[Source, Source, Geometry]:
-    """Returns where x is read and the result is written, and their layout: in the host's buffers
-    where that is possible for both."""
+    """Returns the source of x, the destination of the result, and their common layout: the host's
+    buffers if both can be there, else device storage."""
     x, output = node.operand(), node.outputs[0]
     given, made = host_buffer(low, x, alone=False), home(low, output)
     if given is None or made is None:
@@ -89,8 +90,8 @@ def _where(low: Lowering, node: Node) -> tuple[Source, Source, Geometry]:
 
 
 def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | None, int, int]]:
-    """Returns axes that have a start, by its number, with the axes between them merged; the batch
-    stays separate. Each has its extent, and that of the update."""
+    """Returns the axes that have a start, by the number of that start; axes in between are merged,
+    except the batch. Each entry has the extent of the axis in x and in the update."""
     levels: list[tuple[int | None, int, int]] = []
     for k, (many, few) in enumerate(zip(shape, update, strict=True)):
         starts = many != few if axis is None else k == axis

@@ -39,7 +39,7 @@ class View:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether it is all elements in order, from the first on."""
+        """Whether the view has all elements of the input in order."""
         axes = self.simple.axes
         return self.offset == 0 and len(axes) == 1 and axes[0].straight and axes[0].stride == 1
 
@@ -63,15 +63,16 @@ class View:
 
     @property
     def one_each(self) -> list[Axis] | None:
-        """Returns one axis for each of the result; None if more are needed."""
+        """Returns the view's axes as one per axis of the result; None if some axis of the result
+        needs more."""
         groups = aligned(self.axes, self.shape) if self.shape else []
         if groups is None or any(len(group) > 1 for group in groups):
             return None
         return [group[0] if group else Axis(1) for group in groups]
 
     def margins(self, shape: Shape) -> list[tuple[int, int]] | None:
-        """Returns the padding around each axis of an input of this shape, if the view is otherwise
-        all of it in order."""
+        """Returns the padding around each axis, if the view is an input of this shape in order,
+        surrounded by padding; else None."""
         axes = self.one_each
         if axes is None or len(axes) != len(shape):
             return None
@@ -79,7 +80,7 @@ class View:
         return found if self.key == padded(shape, found, self.value).key else None
 
     def reshapes(self, shape: Shape) -> bool:
-        """Whether it is all of an input of this shape, in order."""
+        """Whether the view has all elements of an input of this shape, in order."""
         return self.whole and prod(self.shape) == prod(shape)
 
     @cached_property
@@ -243,7 +244,8 @@ def coordinates(view: View, extents: Sequence[int]) -> Coordinates | None:
 
 
 def _digits(number: int, extents: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Returns a distance in elements as steps along each axis; 0 along axes of extent 1."""
+    """Returns a distance in elements as a number of steps along each axis; 0 along axes of extent
+    1."""
     found, left = [], abs(number)
     for extent, stride in zip(extents, strides, strict=True):
         steps = left // stride if extent > 1 else 0

@@ -55,8 +55,9 @@ def span(
 
 
 def bounded(s: Span) -> Span:
-    """Returns the window with the same taps at the same positions, but `dilation` and `before`
-    bounded by extents: beyond these at most one tap meets the input, so only which one matters."""
+    """Returns a window with the same taps at the same positions whose `dilation` and `before` do
+    not exceed the extents. Beyond these, at most one tap is inside the input, so only its number
+    matters."""
     room = (s.positions - 1) * s.stride + s.extent
     if s.positions < 1 or s.dilation <= room:
         return s
@@ -92,8 +93,9 @@ def _rounded_up(s: Span, after: int) -> int:
 
 
 def edges(s: Span, windows: int, last: int) -> tuple[bool, ...]:
-    """Returns which elements of so many adjacent windows, without dilation, may be outside the
-    input while the first window is at positions 0 to `last`."""
+    """Returns, for each element that adjacent windows without dilation cover, whether it may be
+    outside the input. The number of adjacent windows is `windows`; the first of them is at
+    positions 0 to `last`."""
     end = last * s.stride - s.before  # the last start of the first window
     reach = s.kernel + (windows - 1) * s.stride
     return tuple(t < s.before or end + t >= s.extent for t in range(reach))

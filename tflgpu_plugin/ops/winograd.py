@@ -72,7 +72,7 @@ def suits(c: Convolution) -> bool:
 
 @chooses
 def pays(c: Convolution) -> bool:
-    """Whether it is faster so."""
+    """Whether this form is expected to be faster."""
     target, count, slices, maps = c.low.target, _count(c), _slices(c), (c.x[0], c.pixels)
     if target.software:
         return _faster_on_software(target, count, maps, slices)
@@ -81,7 +81,7 @@ def pays(c: Convolution) -> bool:
 
 
 def _count(c: Convolution) -> int:
-    """Returns the patches of all images."""
+    """Returns the number of patches in all images."""
     rows, columns = c.axes
     return c.x[0] * prod(patches(rows, columns))
 
@@ -184,7 +184,7 @@ def lower(c: Convolution) -> None:
 
 
 def _columns_in(low: Lowering, node: Node, x: Shape, columns: Span, wide: int) -> int:
-    """Records the transform of rows: [column][map][slice][row, patch]."""
+    """Records the launch that transforms rows; its result is [column][map][slice][row, patch]."""
     depth = -(-x[3] // 4)
     line, maps = x[1] * wide, x[0] * depth
     made = low.temporary(SIX * maps * line)
@@ -198,7 +198,8 @@ def _columns_in(low: Lowering, node: Node, x: Shape, columns: Span, wide: int) -
 
 
 def _columns_out(low: Lowering, node: Node, products: int, plane: int) -> int:
-    """Records the transform of the products' columns: [row][column][slice][patch]."""
+    """Records the launch that transforms the columns of the products; its result is
+    [row][column][slice][patch]."""
     made, across = low.temporary(SIX * SIDE * plane), SIX * plane
     parameters: dict[str, object] = {"across": across, "slices": 1, "extent": SIDE, "block": 0}
     parameters |= {"x_map": 0, "x_slice": 0, "x_outer": 0, "x_step": across}
@@ -266,9 +267,9 @@ def _weights(low: Lowering, node: Node, blocks: Blocks) -> Constant:
 
 
 def transform(data: Array, blocks: Blocks) -> Iterator[Array]:
-    """Yields G w G^T of weights [O, 3, 3, I] as [36, block, channel, slice, 4] float32, a plane at
-    a time: products with the Kronecker square of G, for some outputs at a time, to keep float64
-    copies small."""
+    """Transforms weights [O, 3, 3, I]: yields G w G^T as [36, block, channel, slice, 4] float32,
+    one plane at a time. It multiplies by the Kronecker square of G, for some outputs at a time, to
+    keep float64 copies small."""
     outputs, depth = data.shape[0], data.shape[3]
     taps, both = data.reshape(outputs, 9, depth), np.kron(G, G)
     step = pieces_of(outputs * depth * 4)

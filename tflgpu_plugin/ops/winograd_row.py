@@ -87,7 +87,7 @@ def lower(c: Convolution) -> None:
 
 
 def _across(columns: Span) -> int:
-    """Returns the patches of a row."""
+    """Returns the number of patches in a row."""
     return -(-columns.positions // SIDE)
 
 
@@ -108,8 +108,8 @@ def _weights(c: Convolution, blocks: Blocks) -> Constant:
 
 
 def transform(data: Array, blocks: Blocks) -> Iterator[Array]:
-    """Yields w G^T of weights [O, H, 3, I] as [H x 6, channel, slice, 4] float32, a block at a
-    time."""
+    """Transforms weights [O, H, 3, I]: yields w G^T as [H x 6, channel, slice, 4] float32, one
+    block at a time."""
     rows = blocks.slices * 4
     for block in range(blocks.count):
         part = data[block * rows : (block + 1) * rows].astype(np.float64)

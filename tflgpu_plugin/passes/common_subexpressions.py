@@ -15,7 +15,8 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 
 
 def share_common_subexpressions(graph: Graph) -> Graph:
-    """Merges nodes that compute the same result from the same tensors; the first one stays."""
+    """Merges nodes that compute the same result from the same tensors; the first of them
+    remains."""
     e = Rewriter(graph)
     first: dict[Hashable, Node] = {}
     names: dict[int, int] = {}

@@ -35,7 +35,7 @@ class DefUse:
         return self._before.consumers()
 
     def plain(self, node: Node) -> bool:
-        """Whether a node's operands and results are floats and not quantized."""
+        """Whether the operands and results of a node are floats and not quantized."""
         before, plain = self._plain.get(id(node), (None, False))
         if before is not node:  # cached: patterns ask repeatedly
             tensors = [self.e.tensors[t] for t in (*node.reads, *node.outputs)]
@@ -55,7 +55,7 @@ class DefUse:
         return None if data is None or data.size != 1 else float(data.reshape(-1)[0])
 
     def made_by(self, tensor: int | None, *ops: str, activation: str = "none") -> Node | None:
-        """Returns the node that makes a tensor if its op is one of `ops` and it has this
+        """Returns the node that computes a tensor, if its op is one of `ops` and it has this fused
         activation, else None."""
         node = None if tensor is None else self.producer.get(tensor)
         if node is None or node.op not in ops or node.epilogue or not self.plain(node):
@@ -63,8 +63,8 @@ class DefUse:
         return node if node.attributes.get("activation", "none") == activation else None
 
     def reader(self, tensor: int) -> Node | None:
-        """Returns the node that reads a tensor, if it is the only one and reads it once; None
-        otherwise and for tensors that the graph must keep."""
+        """Returns the node that reads a tensor, if it is the only reader and reads the tensor once.
+        Returns None otherwise, and for outputs and states of the graph."""
         near = self.readers.get(tensor, [])
         if len(near) != 1 or tensor in self.e.needed:
             return None
@@ -74,10 +74,10 @@ class DefUse:
     def sources(
         self, tensor: int, view: View | None = None, *, scaled: bool = False
     ) -> Iterator[tuple[int, View, float]]:
-        """Yields the tensor and the earlier tensors that it is a view of, the nearest first, each
-        with the view and a factor: tensor = factor * view of source. The factor is 1 unless
-        `scaled`, which also follows multiplications by a number. `view` is a view of the tensor to
-        start from."""
+        """Yields the tensor, and the tensors that it is a view of, the nearest first. Each comes
+        with a view and a factor: tensor = factor * view of source. The factor is 1 unless `scaled`,
+        which also follows multiplications by a number. `view` is a view of the tensor to start
+        from."""
         view, factor = view or all_of(self.e.shape(tensor)), 1.0
         while True:
             yield tensor, view, factor

@@ -18,7 +18,7 @@ def drop_empty_results(graph: Graph) -> Graph:
 
 
 def idle(graph: Graph, node: Node) -> bool:
-    """Whether all results of a node are empty, and no state depends on the node."""
+    """Whether all results of a node have no elements, and no state depends on the node."""
     op = ops.rows().get(node.op)
     if op is None or op.states or not node.outputs:
         return False

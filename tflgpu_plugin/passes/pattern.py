@@ -127,7 +127,7 @@ def op(
     activation: str = "none",
 ) -> Pattern:
     """Returns a pattern of the result of a floating-point op with this activation and no epilogue.
-    Operands after those given may be anything."""
+    Operands beyond the patterns that are given may be anything."""
     patterns = [each if isinstance(each, Pattern) else _equal(each) for each in operands]
 
     def matches(tensor: int, found: Match) -> Iterator[Match]:

@@ -131,7 +131,8 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
 
 
 def _refused(graph: Graph, node: Node, target: Target) -> bool:
-    """Whether the op of a node is refused, or each of its forms that suits the node."""
+    """Whether the target refuses the op of a node, or each of the op's forms that suits the
+    node."""
     lower = ops.traits(node.op).lower
     none_left = isinstance(lower, Forms) and not lower.any_left(graph, node, target)
     return none_left or ops.refused(graph, node, target) is not None

@@ -38,14 +38,15 @@ class Rewriter(Editor):
         return view
 
     def moving(self, node: Node, source: int, outputs: tuple[int, ...], view: View) -> Node:
-        """Returns the node changed to take this view of a tensor."""
+        """Returns the node changed to a movement whose result is this view of the tensor
+        `source`."""
         whole = view.reshapes(self.shape(source))
         op, attributes = ("reshape", {"shape": view.shape}) if whole else ("view", {"view": view})
         return replace(node, op=op, inputs=(source,), outputs=outputs, attributes=attributes)
 
     def per_channel(self, tensor: int, result: int) -> Array | None:
-        """Returns a float constant, broadcast to one value per channel of a result; None if it is
-        no such constant."""
+        """Returns a float constant as one value per channel of `result`; None if it is not
+        constant, or has other values."""
         data, channels = self.data(tensor), self.shape(result)[-1]
         fits = spread(self.now, tensor, result) in ("channel", "scalar")
         if data is None or data.dtype.kind != "f" or not fits:
@@ -65,8 +66,8 @@ class Rewriter(Editor):
         return self.layout("view", source, output, *origin, view=view, **attributes)
 
     def put(self, made: Sequence[Node], *gone: Node) -> None:
-        """Replaces nodes of the graph with new ones, at the position of the first: all such changes
-        in one walk, when `nodes` are read next."""
+        """Replaces nodes of the graph with new ones, at the position of the first. All such changes
+        are made together when `nodes` is read next."""
         added = [*made]
         self._put |= {node.id: added for node in gone}
 

@@ -14,7 +14,7 @@ from tflgpu_plugin.ir import COMPLEX, Graph, Node, Tensor, paired, verify
 
 
 class BrokenGraph(ValueError):
-    """Raised for an invalid graph; the message names the pass that made it."""
+    """An error for an invalid graph; the message names the pass that made it."""
 
 
 def check(name: str, before: Graph, after: Graph) -> None:

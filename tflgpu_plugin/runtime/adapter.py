@@ -66,8 +66,8 @@ def adapters() -> list[AdapterInfo]:
 
 @contextmanager
 def assumed(info: AdapterInfo) -> Iterator[None]:
-    """Makes this adapter, of which only features and limits are known, the only one meanwhile.
-    Nodes are judged and compiled for it; none is claimed."""
+    """Makes this adapter, of which only features and limits are known, the only one while the
+    context is entered. Nodes are judged and compiled for it, but none is claimed."""
     _devices.put(info, Device(info, None, _limited(info, frozenset(info.features))))
     _assumed.put(info, info)
     try:

@@ -14,13 +14,15 @@ from tflgpu_plugin.runtime.pipelines import Pipelines
 
 
 class NoAdapter(RuntimeError):
-    """There is no adapter, or none that matches the request; the text says what to do."""
+    """An error for a machine that has no adapter, or none that matches the request; the text says
+    what to do."""
 
 
 @dataclass(frozen=True)
 class AdapterInfo:
-    """An adapter as users see it. `kind` is discrete, integrated, software or other; limits are in
-    WebGPU's units. `index` is its position in `adapters()`, which distinguishes equal adapters."""
+    """The properties of an adapter that users see. `kind` is discrete, integrated, software or
+    other; limits are in WebGPU's units. `index` is its position in `adapters()`, which
+    distinguishes equal adapters."""
 
     name: str
     vendor: str

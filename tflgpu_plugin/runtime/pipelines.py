@@ -28,7 +28,7 @@ Helper = Callable[[], Any] | None
 
 
 class PipelineError(RuntimeError):
-    """The driver refused a generated kernel."""
+    """An error for a generated kernel that the driver refused."""
 
     def __init__(self, pipeline: Pipeline, sentence: str) -> None:
         super().__init__(f"The driver refused the kernel {pipeline.label}: {sentence}")
@@ -43,11 +43,12 @@ class Pipelines:
         self._turns: KeyLocks[Pipeline] = KeyLocks()
 
     def get(self, pipeline: Pipeline) -> Any:
-        """Returns the native pipeline, None where it is not made."""
+        """Returns the native pipeline, None if it does not exist yet."""
         return self._living.get(pipeline)
 
     def made(self, pipeline: Pipeline, device: Any) -> Any:
-        """Returns the native pipeline, and makes it where there is none. Raises PipelineError."""
+        """Returns the native pipeline, and makes it if it does not exist yet. Raises
+        PipelineError."""
         with self._turns.of(pipeline):
             handle = self._living.get(pipeline)
             if handle is None:
@@ -86,9 +87,9 @@ def begin(
 
 
 class _Work:
-    """Makes pipelines, the largest first: a thread makes them, and the calling thread has the
-    driver generate their code. It comes last to those that the helper compiles, whose code is then
-    in the driver's cache."""
+    """Makes pipelines, the largest first: a second thread makes them, and the calling thread makes
+    the driver generate their code. Pipelines that the helper compiles come last, because by then
+    their code is in the driver's cache."""
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ class Program:
         return found
 
     def _buffer(self, buffer: Buffer, weights: Sequence[Weight]) -> Any:
-        """Returns the buffer that the device has for these weights, or a new one."""
+        """Returns the buffer with these weights that the device has already, or a new one."""
         lib = native.lib
         key = contents(weights, self.origin)
         with _turns.of(key):
@@ -257,7 +257,7 @@ class Instance:
         return [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in self.plan.outputs]
 
     def native_ports(self, arrays: Sequence[Array]) -> Any:
-        """Returns the memory of these arrays as native ports (tg_port[])."""
+        """Returns native ports (tg_port[]) that refer to the memory of these arrays."""
         ffi = native.ffi
         ports = ffi.new("tg_port[]", max(1, len(arrays)))
         for port, array in zip(ports, arrays, strict=False):

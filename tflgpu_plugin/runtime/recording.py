@@ -14,7 +14,7 @@ from tflgpu_plugin.ir import Graph, Plan
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the partition with this number. Times are nanoseconds of `now`: before its inputs
+    """One run of the partition with this number. Times are nanoseconds of `now`: before its inputs
     were written, after its commands were submitted, after the device had finished, and after its
     results were read. `timestamps` are the device's clock before the first launch and after each
     (or after the last), empty on an adapter without timestamps; `labels` name the launches."""
@@ -33,8 +33,8 @@ class Run:
         return self.timestamps[-1] - self.timestamps[0] if self.timestamps else 0
 
     def launches(self) -> Iterator[tuple[str, int, int]]:
-        """Yields label, begin and end of each launch. The device's clock is another one: its last
-        timestamp is taken as the time when the run was seen to have finished."""
+        """Yields label, begin and end of each launch. Since the device has a clock of its own, its
+        last timestamp is equated with the time when the run was seen to have finished."""
         at = [self.finished + one - self.timestamps[-1] for one in self.timestamps]
         yield from zip(self.labels, at, at[1:], strict=False)
 

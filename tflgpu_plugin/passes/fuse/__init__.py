@@ -1,1 +1,1 @@
-"""Passes that make one node of several."""
+"""Passes that replace several nodes by one."""

@@ -53,8 +53,8 @@ def fuse_attention(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Scores:
-    """The steps found so far, from the softmax's result back to the first product, their combined
-    effect on the scores, and the shapes of the scores in between."""
+    """The steps that were found between the first product and the softmax: their combined effect on
+    the scores, and the shapes of the scores in between."""
 
     steps: tuple[Node, ...] = ()
     scale: float = 1.0
@@ -106,8 +106,8 @@ def _masked(found: _Scores, match: Match, where: bool = True) -> _Scores | None:
 
 
 class Step(NamedTuple):
-    """A kind of step between first product and softmax, its effect on the scores, and its
-    exporters."""
+    """A kind of step between the first product and the softmax: its pattern, its effect on the
+    scores, and the exporters that write it."""
 
     name: str
     pattern: Pattern
@@ -156,7 +156,7 @@ class _AttentionFusion:
         return self.uses.made_by(tensor, node.op)
 
     def _shares(self, tensor: int, found: _Scores, readers: int = 1) -> _Scores | None:
-        """Walks back from the second product's first operand through the softmax to the first
+        """Walks from the second product's first operand back through the softmax to the first
         product. Returns None at a node that does not belong to attention."""
         node = self._made_by(tensor, readers)
         if node is None:
@@ -194,7 +194,7 @@ class _AttentionFusion:
         return None
 
     def _leads(self, found: _Scores) -> Iterator[Lead]:
-        """Yields candidates for (batch, heads), derived from the shapes of the scores."""
+        """Yields pairs (batch, heads) that the shapes of the scores allow."""
         outer, (rows, keys) = (s := self.e.shape(found.product.outputs[0]))[:-2], s[-2:]
         masked = [mask.scores for mask in found.masks]
         shapes = [s[:-2] for s in (*masked, *found.shapes) if s[-2:] == (rows, keys)]
@@ -206,8 +206,8 @@ class _AttentionFusion:
             yield every, 1
 
     def _made(self, product: Node, found: _Scores, lead: Lead) -> bool:
-        """Inserts attention with this (batch, heads). Returns False if the op does not support the
-        layout."""
+        """Inserts attention with this batch and number of heads. Returns False if the op does not
+        support the layout."""
         first = found.product
         *outer, rows, keys = self.e.shape(first.outputs[0])
         depth, width = self.e.shape(first.operand())[-1], self.e.shape(product.outputs[0])[-1]
@@ -234,7 +234,7 @@ class _AttentionFusion:
         self, product: Node, found: _Scores, parts: tuple[HeadSource, HeadSource, HeadSource],
         mask: tuple[list[Node], int | None], heads: tuple[int, int, int, int],
     ) -> None:  # fmt: skip
-        """Replaces the second product and the nodes that join its heads with the op."""
+        """Replaces the second product, and the nodes that join its heads, by the op."""
         e, (q, k, _) = self.e, parts
         steps, tail = (product, *found.steps), joined(self.uses, product, heads)
         nodes = list(mask[0])

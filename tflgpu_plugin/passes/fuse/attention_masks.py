@@ -57,7 +57,8 @@ class Masks:
         return nodes, total
 
     def _narrow(self, mask: Mask) -> Mask:
-        """Returns the mask before a node broadcasts it; the sum with the scores is the same."""
+        """Returns the mask as it was before a node broadcast it; added to the scores, it gives the
+        same result."""
         while (node := self.uses.made_by(mask.tensor, "expand")) is not None:
             mask = mask._replace(tensor=node.operand())
         return mask
@@ -73,7 +74,7 @@ class Masks:
         return tensor if total is None else self._made(nodes, "add", mask.origin, total, tensor)
 
     def _seen(self, nodes: list[Node], mask: Mask, shape: Shape) -> int:
-        """Returns the mask reshaped to this shape."""
+        """Returns a mask as a tensor of this shape."""
         tensor = mask.tensor
         if self.e.shape(tensor) == shape:
             return tensor

@@ -29,8 +29,8 @@ def fuse_epilogue(graph: Graph) -> Graph:
 
 
 class _Fusion:
-    """A graph under change: nodes by id, their places in order, and the ids of each tensor's writer
-    and readers."""
+    """A graph that is being changed: nodes by id, their positions in the order of execution, and
+    the ids of each tensor's writer and readers."""
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = {node.id: node for node in graph.nodes}
@@ -43,8 +43,8 @@ class _Fusion:
                 self.readers.setdefault(tensor, []).append(node.id)
 
     def candidates(self, node: Node) -> list[Node]:
-        """Returns the producers that `node` may be fused into, the last in order first: only `node`
-        reads their result, once."""
+        """Returns the producers that `node` may be fused into: those whose result only `node`
+        reads, once. The last in order of execution comes first."""
         if ops.rows()[node.op].as_epilogue is None:
             return []
         made = [t for t in node.inputs if t in self.writer and self.readers[t] == [node.id]]
@@ -72,7 +72,7 @@ class _Fusion:
 
 
 def _operands(node: Node) -> list[int]:
-    """Returns every tensor that a node reads, repeated once per use."""
+    """Returns the tensors that a node reads, as often as it reads them."""
     return [t for t in (*node.inputs, *(p.tensor for p in node.epilogue)) if t is not None]
 
 

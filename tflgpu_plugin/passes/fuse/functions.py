@@ -42,7 +42,7 @@ def _slope(uses: DefUse, node: Node) -> bool:
 
 
 def function(name: str, **attributes: Any) -> Replacement:
-    """Returns a replacement by this op applied to x, for matches where x has the shape of the
+    """Returns a replacement that applies this op to x, for matches where x has the shape of the
     result."""
 
     def replacement(node: Node, match: Match) -> Sequence[Node] | None:

@@ -50,9 +50,9 @@ def _replace(uses: DefUse, node: Node) -> None:
 def _put(
     e: Rewriter, node: Node, last: Node, tensor: int, turned: bool, given: Shape, first: Perm
 ) -> None:
-    """Replaces the last node by the op, on a tensor with channels last, and a transpose to the
-    original layout. `turned`: channels come first, so the tensor is transposed before the op,
-    too."""
+    """Replaces the last node of a match by the op, on a tensor with channels last, followed by a
+    transpose to the original layout. If `turned`, the original tensor has its channels first, so it
+    is transposed before the op, too."""
     attributes = {"groups": e.shape(node.operand())[2]}
     attributes["epsilon"] = node.attributes.get("epsilon", 1e-5)
     made, nodes = e.tensor(given, like=node.outputs[0]), list[Node]()
@@ -68,7 +68,7 @@ def _put(
 
 
 def _tensors(uses: DefUse, tensor: int, groups: int) -> list[tuple[int, bool]]:
-    """Returns the tensors that may be the op's input, each with whether its channels come first.
+    """Returns the tensors that the op could normalize, each with whether its channels come first.
     Tensors with channels last, which need no transpose, precede the others; earlier tensors precede
     later ones."""
     last, first = list[int](), list[int]()
@@ -90,8 +90,8 @@ def _bare(e: Rewriter, node: Node) -> bool:
 
 
 def _grouped(shape: Shape, groups: int, at: int = -1) -> View:
-    """Returns the view [batch, values of a group, groups] of [batch, ..., channels], or of a tensor
-    with channels on axis `at`, whose values are in the order of a group's channels."""
+    """Returns the view of [batch, ..., channels], or of a tensor with channels on axis `at`, as
+    [batch, values of a group, groups]. The values of a group are in the order of its channels."""
     batch, *values = map(Axis, shape, row_strides(shape))
     lane = values.pop(at if at < 0 else at - 1)
     each = lane.extent // groups if lane.extent % groups == 0 else 0
@@ -100,8 +100,8 @@ def _grouped(shape: Shape, groups: int, at: int = -1) -> View:
 
 
 def _back(uses: DefUse, node: Node, view: View, wanted: View) -> Node | None:
-    """Returns the node after `node`, whose result is `view` of a tensor, whose own result is the
-    `wanted` view of that tensor."""
+    """Follows the nodes after `node` that only move data. The result of `node` is `view` of a
+    tensor; returns the node whose result is the `wanted` view of the same tensor."""
     while (reader := uses.reader(node.outputs[0])) is not None:
         further = through(view, uses.e.view(reader))
         if further is None:

@@ -1,5 +1,5 @@
-"""Finds where attention can read its heads in memory without a copy: the tensor that queries, keys
-or values are split from, and the tensor that the results are joined into."""
+"""Finds tensors in which attention can read its heads without a copy, and write them: the tensor
+from which queries, keys or values are split, and the tensor into which the results are joined."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Heads = tuple[int, int, int, int]  # and length, depth
 
 
 class HeadSource(NamedTuple):
-    """A tensor to read heads from, reshaped to `shape` (rank 3, or rank 4 with an axis of heads).
-    Each of the `heads` serves a group of consecutive query heads, and is multiplied by `factor`.
-    `swapped`: the tensor's last two axes are transposed first. `part`: first channel and number of
-    channels that hold the heads."""
+    """A tensor from which heads are read, reshaped to `shape` (rank 3, or rank 4 with an axis of
+    heads). Each of its `heads` serves a group of consecutive query heads, and is multiplied by
+    `factor`. `swapped`: the tensor's last two axes are transposed first. `part`: first channel and
+    number of channels that contain the heads."""
 
     tensor: int
     shape: Shape
@@ -34,8 +34,8 @@ class HeadSource(NamedTuple):
 def head_sources(
     uses: DefUse, tensor: int, heads: Heads, *, swapped: bool = False, scaled: bool = False
 ) -> list[HeadSource]:
-    """Returns the places to read a tensor's heads from, best first. `swapped`: the tensor's last
-    two axes are transposed; `scaled`: the reader can apply a factor."""
+    """Returns the tensors from which the heads in a tensor can be read, the best first. `swapped`:
+    the tensor's last two axes are transposed; `scaled`: the reader can apply a factor."""
     start = _start(uses.e.shape(tensor), heads, swapped)
     found: list[tuple[tuple[bool, bool, int], HeadSource]] = []
     sources = uses.sources(tensor, start, scaled=scaled) if start else ()
@@ -127,13 +127,13 @@ def joined(uses: DefUse, product: Node, heads: Heads) -> list[Node]:
 
 
 def _beside(heads: int, depth: int) -> bool:
-    """Whether the op can read heads side by side: each must begin at a vec4."""
+    """Whether the op can read heads that are stored side by side: each must begin at a vec4."""
     return heads == 1 or depth % 4 == 0
 
 
 def _start(shape: Shape, heads: Heads, swapped: bool) -> View | None:
-    """Returns the requested heads as a view of a tensor [..., length, depth] that broadcasts to
-    them."""
+    """Returns the heads that are needed, as a view of a tensor [..., length, depth] that broadcasts
+    to them."""
     batch, count, length, depth = heads
     outer, every = shape[:-2], prod(shape[:-2])
     own = count if every == batch * count else 1

@@ -102,8 +102,9 @@ def _is_small(made: Geometry) -> bool:
 
 
 def _last_of(uses: DefUse, branch: _Branch) -> Node | None:
-    """Returns the concatenation that is the only reader of a branch, as its last input, if the
-    joint result can be written into it in place, with the other branches after its end."""
+    """Returns the concatenation that is the only reader of a branch, if the branch is its last
+    input and the joint result can be written into the concatenation's result in place, with the
+    other branches after its end."""
     tensor = branch.node.outputs[0]
     node = uses.reader(tensor)
     if node is None or node.op != "concat" or branch.channels % 4:
@@ -115,8 +116,8 @@ def _last_of(uses: DefUse, branch: _Branch) -> Node | None:
 
 
 def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> list[_Branch]:
-    """Returns the branches of one kind to join: all that end no concatenation, and at most one that
-    does, unless the concatenation also contains results of the others."""
+    """Returns the branches of one kind to join: all that are not the last input of a concatenation,
+    and at most one that is, unless the concatenation also contains results of the others."""
     ends = [branch for branch in branches if branch.into]
     free = [branch for branch in branches if not branch.into]
     near = {t for b in free for n in readers.get(b.node.outputs[0], []) for t in n.outputs}
@@ -125,8 +126,8 @@ def _together(readers: Mapping[int, list[Node]], branches: list[_Branch]) -> lis
 
 
 def _placed(uses: DefUse, tensor: int) -> bool:
-    """Whether a tensor can be written in place, into the host's buffer or a concatenation; as a
-    part of a joint result it would be copied there instead."""
+    """Whether the node that computes a tensor can write it in place: to the host's buffer or into a
+    concatenation. As a part of a joint result, the tensor would be copied there instead."""
     e = uses.e
     if tensor in e.needed and io_layout.in_host_order(geometry(e.shape(tensor))):
         return True

@@ -87,7 +87,8 @@ def _apart(uses: DefUse, tensor: int) -> bool:
 
 
 def _added(e: Rewriter, node: Node, tensor: int) -> Array | None:
-    """Returns the constant that a node adds to a tensor, one value per channel."""
+    """Returns the constant that a node adds to a tensor, if it has one value per channel; else
+    None."""
     (other,) = [t for t in node.inputs[:2] if t != tensor] or [None]
     if other is None or e.shape(node.outputs[0]) != e.shape(tensor):
         return None

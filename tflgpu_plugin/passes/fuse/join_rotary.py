@@ -54,8 +54,8 @@ def join_rotary(graph: Graph) -> Graph:
 
 
 def _apart(e: Rewriter, readers: Mapping[int, list[Node]], node: Node) -> None:
-    """Lets the node write heads on a separate axis, if its reader needs them there and moves
-    nothing."""
+    """Changes the node to write heads on a separate axis, if its reader needs them there and moves
+    nothing else."""
     tensor = node.outputs[0]
     read = readers.get(tensor, [])
     if len(e.shape(tensor)) != 3 or tensor in e.needed:
@@ -80,8 +80,8 @@ def _apart(e: Rewriter, readers: Mapping[int, list[Node]], node: Node) -> None:
 
 
 def _of_part(e: Rewriter, maker: Node | None, node: Node) -> _Part | None:
-    """Returns a rotary embedding of side-by-side heads if they are channels of a tensor with a
-    batch of one, else None."""
+    """Returns a rotary embedding as a part, if its heads are stored side by side in channels of a
+    tensor with a batch of one; else None."""
     view = e.view(maker) if maker is not None else None
     given, made = e.shape(node.operand()), e.shape(node.outputs[0])
     if maker is None or view is None or len(given) != 3 or given != made or given[0] != 1:

@@ -37,7 +37,7 @@ def _of_rows(uses: DefUse, node: Node) -> bool:
 
 
 def _standardized(centred: bool) -> Replacement:
-    """Returns a replacement by the op, followed by scale and bias if there are any."""
+    """Returns a replacement by `standardize`, followed by scale and bias if there are any."""
 
     def replacement(node: Node, match: Match) -> Sequence[Node] | None:
         e, x, epsilon = match.uses.e, match.tensors["x"], match.numbers["epsilon"]
@@ -67,7 +67,8 @@ def _root(mean_square: Pattern) -> Pattern:
 
 
 def _factor(mean_square: Pattern) -> Pattern:
-    """Matches the reciprocal of the root, optionally times a scale."""
+    """Matches the reciprocal of the root of the mean square plus epsilon, optionally times a
+    scale."""
     root, square = _root(mean_square), mean_square + number("epsilon")
     inverse = op("rsqrt", square) | op("reciprocal", root) | 1 / root
     return named("factor", inverse | inverse * constant("scale"))

@@ -83,7 +83,7 @@ def _rotary(*, paired: bool = False, together: bool = False, partial: bool = Fal
 
 
 def _partly(node: Node, match: Match) -> Sequence[Node] | None:
-    """Returns the op applied to the first values of each head; the others are copied."""
+    """Returns the nodes that rotate only the first values of each head and copy the others."""
     made = next(each for each in match.nodes if each.op == "rotary")
     paired, together = (bool(made.attributes[name]) for name in ("paired", "together"))
     return _rotary(paired=paired, together=together, partial=True)(node, match)
@@ -96,18 +96,18 @@ def heads_of(shape: Shape) -> View:
 
 
 def _is(wanted: Callable[[View, Shape], View]) -> ViewCondition:
-    """Returns a condition: the view of heads equals the wanted one."""
+    """Returns a condition on a match: the view of heads is the wanted one."""
     return lambda view, shape: len(shape) == 4 and view.key == wanted(view, shape).key
 
 
 def _half(number: int) -> ViewCondition:
-    """Returns a condition: the view is half 0 or 1 of the last axis."""
+    """Returns a condition on a match: the view is half 0 or 1 of the last axis."""
     return _is(lambda _, shape: part(shape, 3, number * (shape[3] // 2), shape[3] // 2))
 
 
 def _every_other(number: int) -> ViewCondition:
-    """Returns a condition: the view is every other value of the last axis, from `number` on, with
-    an axis of extent 1 added."""
+    """Returns a condition on a match: the view is every other value of the last axis, from `number`
+    on, with an axis of extent 1 added."""
 
     def wanted(_: View, shape: Shape) -> View:
         extents = (*shape[:3], shape[3] // 2)

@@ -15,7 +15,7 @@ MAX_MOVED = 1 << 24  # elements of a constant that is moved here rather than on 
 
 
 def clean(e: Rewriter) -> None:
-    """Cleans up movements until nothing changes."""
+    """Joins, folds and drops movements until nothing changes any more."""
     while _fold_constants(e) or _join(e) or _drop(e):
         e.drop_unused()
     e.drop_unused()
@@ -105,7 +105,7 @@ def _drop(e: Rewriter) -> bool:
 
 
 def _idle(e: Rewriter, node: Node, view: View) -> bool:
-    """Whether the result has the same elements and properties as the input."""
+    """Whether the result of a movement has the same elements and properties as its input."""
     perm = list(node.attributes.get("perm", ()))
     if perm != sorted(perm) or not view.whole or view.shape != e.shape(node.operand()):
         return False
@@ -118,8 +118,8 @@ def _facts(tensor: Tensor) -> tuple[object, ...]:
 
 
 def _take_over(e: Rewriter, node: Node) -> bool:
-    """Lets the producer of an idle node's input write the graph's output directly. Returns whether
-    it can."""
+    """Makes the producer of an idle node's input write the graph's output directly. Returns whether
+    that is possible."""
     source = node.operand()
     if source in e.needed:
         return False

@@ -12,8 +12,8 @@ from tflgpu_plugin.ops.views import View
 
 
 def compose_views(graph: Graph) -> Graph:
-    """Removes a reshape, transpose or slice that only such nodes read, if these can read its input
-    directly without more launches."""
+    """Removes a reshape, transpose or slice if all its readers only move data, too, and can read
+    its input directly without more launches."""
     joining = _Joining(graph)
     for node in graph.nodes:
         if node.id in joining.nodes:
@@ -24,7 +24,7 @@ def compose_views(graph: Graph) -> Graph:
 
 @dataclass
 class _Joining:
-    """A graph under change: the readers of each tensor, and the nodes that are left, by id."""
+    """A graph that is being changed: the readers of each tensor, and the remaining nodes by id."""
 
     graph: Graph
     lying: dict[tuple[object, ...], bool] = field(default_factory=dict)  # networks repeat views
@@ -63,9 +63,9 @@ class _Joining:
             self.readers[tensor].append(made)
 
     def _through(self, view: View, gone: list[Node], found: dict[int, View]) -> bool:
-        """Whether all readers of the last node of `gone`, whose result is this view of the first
-        node's input, can read that input with no more launches. Stores the view of each reader in
-        `found`, and appends movements in between that cost nothing to `gone`."""
+        """Whether all readers of a chain of movements, `gone`, can read the chain's input without
+        more launches; the result of the chain is `view` of that input. Stores the view of each
+        reader in `found`, and appends movements in between that cost nothing to `gone`."""
         node = gone[-1]
         output = node.outputs[0]
         if node.epilogue or output in self.needed or not self.readers.get(output):
@@ -86,9 +86,9 @@ class _Joining:
         return True
 
     def _launches(self, first: Node, last: Node, view: View | None = None) -> int:
-        """Returns the number of launches for the last node's result as a view of the first one's
-        input (by default the node's own view): 0 if it is stored like the input, or the I/O
-        conversion transposes it."""
+        """Returns the number of launches that compute the last node's result as `view` of the first
+        node's input (by default the node's own view): 0 if it is stored like the input, or if the
+        I/O conversion transposes it."""
         view = view or movement.view_of(self.graph, last)
         assert view is not None
         output, shape = last.outputs[0], self.graph.shape

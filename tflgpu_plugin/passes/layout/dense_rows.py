@@ -36,7 +36,7 @@ def keep_dense_rows(graph: Graph) -> Graph:
 
 def _kept(uses: DefUse, node: Node) -> dict[int, int]:
     """Replaces a layer by one that keeps the axes of its rows, if the reshapes after it restore
-    these. Returns its new result by the tensors that are the same."""
+    these. Returns the new result for each tensor that it replaces."""
     e = uses.e
     layer = e.shape(node.outputs[0])
     if node.epilogue or not uses.plain(node) or node.outputs[0] in e.needed:
@@ -60,8 +60,8 @@ def _kept(uses: DefUse, node: Node) -> dict[int, int]:
 
 
 def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
-    """Returns the first result of the chain of movements that starts at this node that has this
-    shape and keeps the order of elements."""
+    """Follows the movements after this node that keep the order of elements, and returns the first
+    result that has this shape; None if there is none."""
     given = uses.e.shape(node.operand())
     view: View | None = whole(given)
     while (view := through(view, uses.e.view(node))) is not None:

@@ -1,9 +1,9 @@
 """Rewrites ops to work on tensors stored with permuted axes.
 
-A tensor is held by a permutation p if `held = transpose(logical, p)`: axis k of the held tensor is
-axis p[k] of the logical one. For each op that is independent of the order of axes, `spread` gives
-the permutations of its other tensors once one of them is held, and `relabelled` the node that works
-on the held tensors."""
+A tensor is stored permuted by p if `stored = transpose(logical, p)`: axis k of the stored tensor is
+axis p[k] of the logical one. For each op that is independent of the order of axes, `spread` returns
+the permutations of its other tensors that follow from the permutation of one, and `relabelled` the
+node that works on the permuted tensors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def permuted(shape: Shape, perm: Perm) -> Shape:
 
 
 def spread(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """Returns the permutations by which the tensors of `node` are held when `tensor`, one of them,
-    is held by `perm`; None if the node cannot work on held tensors."""
+    """Returns the permutations of all tensors of `node` that follow when `tensor`, one of them, is
+    permuted by `perm`; None if the node cannot work on permuted tensors."""
     if node.epilogue:
         return None
     row = ops.traits(node.op)
@@ -43,7 +43,8 @@ def spread(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def relabelled(e: Rewriter, node: Node, held: Mapping[int, Perm], names: Mapping[int, int]) -> Node:
-    """Returns the node that works on the held tensors, whose ids are `names`."""
+    """Returns the node that works on the permuted tensors, whose ids are `names`. `held` has the
+    permutation of each."""
     source, result = node.operand(), node.outputs[0]
     outputs = tuple(names.get(t, t) for t in node.outputs)
     perm = held.get(source) or held[result]
@@ -65,15 +66,15 @@ def relabelled(e: Rewriter, node: Node, held: Mapping[int, Perm], names: Mapping
 
 
 def _axes(e: Rewriter, node: Node, perm: Perm) -> int:
-    """Returns a constant with the axes of a reduction in the held tensor."""
+    """Returns a constant with the axes of a reduction in the permuted tensor."""
     data = e.data(node.inputs[AXES])
     assert data is not None
     return e.indices(sorted(perm.index(int(axis) % len(perm)) for axis in {*data.reshape(-1)}))
 
 
 def _operand(e: Rewriter, tensor: int | None, perm: Perm, names: Mapping[int, int]) -> int | None:
-    """Returns an operand of an elementwise node: the held tensor, a permuted constant, or a single
-    value."""
+    """Returns an operand of an elementwise node on permuted tensors: the permuted tensor, a
+    permuted constant, or a single value."""
     if tensor is None or tensor in names:
         return None if tensor is None else names[tensor]
     data = e.data(tensor)
@@ -108,8 +109,8 @@ def _concat(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def _along(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """Returns how input and output are held, for an op with one of each, of equal rank, that works
-    with any order of axes."""
+    """Returns the permutations of input and output, for an op with one of each, of equal rank, that
+    works with any order of axes."""
     first = node.inputs[0]
     if first is None or tensor not in (first, node.outputs[0]):
         return None
@@ -138,8 +139,8 @@ def _reduction(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def _moved(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
-    """Returns how input and output of a movement are held, if it treats each axis separately or is
-    a reshape that only joins and splits adjacent axes."""
+    """Returns the permutations of input and output of a movement, if it treats each axis separately
+    or is a reshape that only joins and splits adjacent axes."""
     first, output, view = node.operand(), node.outputs[0], e.view(node)
     if view is None or ops.arranges(node) == "order" or tensor not in (first, output):
         return None
@@ -153,9 +154,9 @@ def _moved(e: Rewriter, node: Node, tensor: int, perm: Perm) -> Held | None:
 
 
 def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
-    """Returns how `other`, a reshape of `shape`, is held when `shape` is held by `perm`: blocks of
-    axes of equal size move together. Returns None if a block would be split. Axes of extent 1 come
-    first."""
+    """Returns the permutation of `other`, a reshape of `shape`, when `shape` is permuted by `perm`:
+    blocks of axes of equal size move together. Returns None if a block would be split. Axes of
+    extent 1 come first."""
     strides = row_strides(other)
     result = [axis for axis, extent in enumerate(other) if extent == 1]
     for run in transposed(shape, perm).simple.axes:

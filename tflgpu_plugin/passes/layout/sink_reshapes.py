@@ -59,7 +59,8 @@ def _chain(uses: DefUse, tensor: int | None) -> list[Node]:
 
 
 def _commutes(graph: Graph, node: Node, moved: int, source: int) -> bool:
-    """Whether an op does the same to `moved`, a reshape of `source`, as to `source`."""
+    """Whether an op computes the same values from `moved`, a reshape of `source`, as from
+    `source`."""
     same = graph.shape(moved) == graph.shape(node.outputs[0])
     if not same or ops.rows()[node.op].as_epilogue is None:
         return False

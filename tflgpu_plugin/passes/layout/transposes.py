@@ -49,8 +49,8 @@ def reduce_transposes(graph: Graph) -> Graph:
 
 
 def _improve(e: Rewriter) -> bool:
-    """Changes the layout of the regions that save most and do not touch. Returns False if none
-    saves anything."""
+    """Changes the layout of those regions that save the most bytes and do not touch each other.
+    Returns False if none saves anything."""
     uses = DefUse(e)
     found: dict[frozenset[tuple[int, Perm]], tuple[float, _Region]] = {}
     for tensor, perm in _seeds(e):
@@ -79,7 +79,8 @@ def _beside(uses: DefUse, tensor: int) -> list[Node]:
 
 
 def _near(uses: DefUse, region: _Region) -> set[int]:
-    """Returns the tensors of a region, and those beyond the transposes at its edges."""
+    """Returns the tensors of a region, and those on the other side of the transposes at its
+    edges."""
     beside = [node for tensor in region.held for node in _beside(uses, tensor)]
     turns = [node for node in beside if ops.arranges(node) == "order"]
     return {*region.held, *(t for n in turns for t in (*n.reads, *n.outputs))}
@@ -95,8 +96,8 @@ def _seeds(e: Rewriter) -> Iterator[tuple[int, Perm]]:
 
 
 def _grow(uses: DefUse, tensor: int, perm: Perm) -> _Region:
-    """Returns the region of all tensors that can be held along with `tensor`. Excludes a node that
-    would need one tensor in two layouts."""
+    """Returns the largest region around a tensor in which all tensors can be permuted together.
+    Excludes a node that would need one tensor in two layouts."""
     region = _Region({tensor: perm})
     waiting = [tensor]
     while waiting:
@@ -158,9 +159,9 @@ def _gain(uses: DefUse, region: _Region) -> int:
 
 
 def _apply(e: Rewriter, region: _Region, nodes: Sequence[Node]) -> None:
-    """Rewrites a region, whose nodes are given in order: held tensors get new ids. Transposes into
-    the region are added for tensors made outside, transposes back for those made inside; `clean`
-    drops the unused ones."""
+    """Rewrites a region, whose nodes are given in order: permuted tensors get new ids. Transposes
+    into the region are added for tensors that are computed outside, transposes back for those
+    computed inside; `clean` drops the unused ones."""
     inside = {t for node in nodes for t in (*node.reads, *node.outputs)}
     names = {
         t: e.tensor(permuted(e.shape(t), p), like=t) for t, p in region.held.items() if t in inside

@@ -47,15 +47,15 @@ def dequantize(graph: Graph) -> Graph:
 
 
 def folded(graph: Graph, node: Node) -> bool:
-    """Whether a node's result is a constant that the graph already contains."""
+    """Whether a node computes a constant that the graph already contains."""
     return node.op == FOLDED or (
         ops.quantizes(node) == "from" and graph.constant(node.outputs[0]) is not None
     )
 
 
 def widen(graph: Graph) -> Graph:
-    """Returns the same nodes over float32 constants: results of `known`, quantized constants,
-    biases."""
+    """Returns the same nodes over float32 constants: the results that `known` has made constant,
+    quantized constants, and biases."""
     graph = known(graph)
     tensors = dict(graph.tensors)
     _values(graph, tensors)

@@ -80,7 +80,8 @@ class _Simulation:
         return made
 
     def _mean(self, node: Node, levels: quantization.Levels) -> Node | None:
-        """Returns a mean in 8 bits as the integer sum times one factor, as hosts compute it."""
+        """Returns the node that computes a mean in 8 bits as hosts do: the integer sum times one
+        factor."""
         x = None if node.inputs[0] is None else self.tensors[node.inputs[0]]
         if node.op != "mean" or node.epilogue or x is None or not quantization.quantized(x):
             return None

@@ -25,8 +25,7 @@ def fuse_qdq(graph: Graph) -> Graph:
 
 
 def _stands_between(graph: Graph, node: Node) -> bool:
-    """Whether a node is a quantize node of float32 values, or a dequantize node, that rounds halves
-    to even."""
+    """Whether a node quantizes float32 values or dequantizes to them, and rounds halves to even."""
     first = node.inputs[0] if node.inputs else None
     if first is None or node.epilogue:
         return False
@@ -47,7 +46,8 @@ def _moves(graph: Graph, node: Node) -> bool:
 
 
 class _Merging:
-    """A graph under change, in which activations and quantize nodes join the node before them."""
+    """A graph that is being changed, in which activations and quantize nodes are merged into the
+    node before them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

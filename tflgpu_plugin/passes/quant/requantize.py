@@ -20,10 +20,10 @@ MAX_WEIGHT = 255  # largest magnitude of 8-bit weights minus a zero point
 
 
 def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
-    """Returns a layer's constants: integer weights in the layout of the op, and the rows [5 or 3,
-    channels] that `requantized` or `rescaled` of kernels/numbers.wgsl reads: bias (a multiple of
-    `BIAS_UNIT` and the remainder), and the factor as fraction (high and low part) and power of two,
-    or as one float32 number.
+    """Returns the constants of a layer in integers: its weights in the layout of the op, and the
+    rows [5 or 3, channels] that `requantized` or `rescaled` of kernels/numbers.wgsl reads. These
+    are the bias (a multiple of `BIAS_UNIT` and the remainder), and the factor as fraction (high and
+    low part) and power of two, or as one float32 number.
 
     Returns None unless input and result have one scale each, weights and bias are constants, and
     the epilogue is empty or only the bias."""
@@ -63,7 +63,8 @@ def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
 
 
 def parted(bias: Array) -> tuple[Array, Array]:
-    """Splits a bias into a multiple of `BIAS_UNIT` and the remainder, both exact in float32."""
+    """Splits a bias into a multiple of `BIAS_UNIT` and a remainder, so that float32 holds both
+    exactly."""
     return bias // BIAS_UNIT * BIAS_UNIT, bias % BIAS_UNIT
 
 
@@ -91,15 +92,15 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
 
 
 def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> EpilogueOp:
-    """Returns the epilogue op that follows the sums. `scale` is that of the layer's input, `rows`
-    the tensor of the rows from `whole`."""
+    """Returns the epilogue op that requantizes the sums. `scale` is that of the layer's input,
+    `rows` the tensor of the rows from `whole`."""
     return EpilogueOp(step, rows, (scale, *levels, float(-(-channels // 4))))
 
 
 def in_fixed_point(rows: Array, levels: Levels, once: bool = False) -> str:
-    """Returns the name of the epilogue op that multiplies by these rows. With `once`, it rounds
-    once, as some hosts do. Otherwise it is the faster variant if no unclamped result exceeds
-    `SMALL`, no sum twice that, and no sum is shifted left."""
+    """Returns the name of the epilogue op that multiplies by these rows in fixed point. With `once`
+    it is one that rounds once, as some hosts do. Otherwise it is the faster variant if no unclamped
+    result exceeds `SMALL`, no sum exceeds twice that, and no sum is shifted left."""
     if once:
         return "requantize_once"
     _, _, high, low, power = rows
@@ -110,7 +111,7 @@ def in_fixed_point(rows: Array, levels: Levels, once: bool = False) -> str:
 
 
 def whole_numbers(weights: Tensor) -> Array:
-    """Returns the stored numbers of dequantized weights minus their zero point."""
+    """Returns the stored integers of dequantized weights, minus their zero point."""
     assert weights.data is not None and weights.quantization is not None
     scale = np.asarray(weights.quantization.scale, np.float32)
     if scale.size > 1:
