@@ -231,7 +231,8 @@ def test_the_other_direction_begins_at_half_of_the_batch() -> None:
 )
 def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None:
     """(rows of 8 threads, teams of 8 threads for the same rows, workgroups)."""
-    for target, wanted in ((replace(GPU, subgroup_size=32), gpu), (SHUFFLES, cpu)):
+    amd = replace(GPU, vendor="amd", subgroup_size=32)
+    for target, wanted in ((amd, gpu), (SHUFFLES, cpu)):
         (launch,) = lowered(target, "attention", q, k, k, scale=1.0).launches
         found = launch.variant["rows"], launch.variant["teams"], launch.workgroups[0]
         assert found == wanted
@@ -248,6 +249,17 @@ def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None
     (launch,) = lowered(GPU, "attention", (1, 32, 1, 128), (1, 8, 512, 128), (1, 8, 512, 128),
                         scale=1.0).launches  # fmt: skip
     assert launch.variant["teams"] == 1  # which exchange by shuffle
+
+
+@pytest.mark.parametrize(
+    ("vendor", "ahead"),
+    [("amd", 4), ("nvidia", 2), ("unknown", 2), ("intel", 1), ("apple", 1), ("qualcomm", 1)],
+)
+def test_vendors_load_fewer_keys_ahead_rather_than_spill(vendor: str, ahead: int) -> None:
+    q = (4, 8, 512, 64)
+    target = replace(GPU, vendor=vendor, subgroup_size=32)
+    (launch,) = lowered(target, "attention", q, q, q, scale=1.0).launches
+    assert (launch.variant["rows"], launch.variant["ahead"]) == (4, ahead)
 
 
 def test_the_launches_of_winograd() -> None:

@@ -40,7 +40,9 @@ LANES = 8  # threads of a team, which share rows
 MOST_PARTS = 4  # slices of the result per thread
 MOST_SUMS = 32  # vec4 of the result per thread, over all its rows
 GPU_SUMS = 8  # the same on GPUs, so that registers allow several waves
-GPU_AHEAD = 4  # slices of keys that are loaded at once
+# Slices of keys that GPUs load at once, by vendor (others 1): by Mesa's compilers more would spill
+# registers, above all with 4 rows of heads of 64.
+AHEAD = {"amd": 4, "nvidia": 2, "unknown": 2}
 BLOCK = 32  # keys
 
 
@@ -264,7 +266,8 @@ def _ahead(target: Target, rows: int, parts: int) -> int:
     would leave a SIMD with subgroups of 64 lanes a single wave."""
     if target.software or (target.least_subgroup >= 64 and rows * parts >= GPU_SUMS):
         return 1
-    return GPU_AHEAD // 2 if rows > 1 and target.least_subgroup >= 64 else GPU_AHEAD
+    most = AHEAD.get(target.vendor, 1)
+    return max(most // 2, 1) if rows > 1 and target.least_subgroup >= 64 else most
 
 
 @chooses
