@@ -147,7 +147,7 @@ typedef enum tgi_level { TGI_WARNING = 3, TGI_ERROR = 4 } tgi_level;
 void tgi_log(tgi_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* For wgpu's SetLogCallback: set anew for each device, because a wgpu-py that is imported later has wgpu call Python. */
 void tgi_on_log(WGPULogLevel level, WGPUStringView message, void *unused);
-/* Have Python take the messages, if there are any. With no lock held, at the end of a host's call. */
+/* Makes Python take the messages, if there are any. Called at the end of a host's call, with no lock held. */
 void tgi_log_deliver(void);
 
 /* ---- device.c, submission.c -------------------------------------------------------------------------------------------- */
@@ -158,7 +158,7 @@ typedef struct tgi_fate {
   atomic_bool logged;              /* the loss is in the log */
   atomic_uint uncaptured;          /* number of errors that no error scope caught */
   atomic_ullong done;              /* index of the newest submission that is known to be done */
-  char text[512];                  /* text of the newest of them; under tgi_lock */
+  char text[512];                  /* text of the newest of these errors; under tgi_lock */
 } tgi_fate;
 
 /* A released object that may still have to unmap buffers or submit commands. That needs the device's lock, for which a thread
@@ -205,7 +205,7 @@ struct tg_buffer {
   bool has_key;
   uint8_t key[TG_KEY_BYTES];
   tg_buffer *next_keyed;           /* under tgi_lock */
-  uint64_t counted;                /* the number of the last count that it was in; under tgi_lock */
+  uint64_t counted;                /* number of the last memory count that included it; under tgi_lock */
 };
 
 struct tg_pipeline {
@@ -345,7 +345,7 @@ struct tg_replay {
   size_t input_count, output_count, state_count;
   tg_buffer *check;                /* or NULL */
   tg_buffer *upload, *readback;    /* staging for buffers that cannot be mapped; NULL where all can */
-  tgi_mapping *mappings;           /* those of the present run; under run_lock */
+  tgi_mapping *mappings;           /* the mappings of the present run; under run_lock */
   tgi_mutex run_lock;              /* taken before the device's lock */
   tgi_mutex lent_lock;             /* held while `mapped` of an output is read; taken after run_lock */
   WGPUCommandBuffer prepared;      /* commands for the next plain run, encoded during the last one; under run_lock */
@@ -354,11 +354,11 @@ struct tg_replay {
   bool prepared_keeps_states;
   bool states_are_ahead;           /* a run has changed the states on the device, and then failed; under run_lock */
   uint64_t shape;                  /* number of the present setting, 0 for that of the creation; under run_lock */
-  struct tgi_symbols *symbols;     /* of the present setting, or NULL */
+  struct tgi_symbols *symbols;     /* symbols of the present setting, or NULL */
   uint32_t repeats;                /* successful runs with the present setting */
   uint8_t *uniform_image;          /* the uniforms for the present setting; NULL until one with symbols is used */
   bool has_new_words;              /* the image has changed since it was written to the device */
-  WGPUSubmissionIndex in_flight[2];   /* of the newest runs that were not waited for, or 0; under run_lock */
+  WGPUSubmissionIndex in_flight[2];   /* the newest submissions that nobody has waited for, or 0; under run_lock */
   WGPUQuerySet queries;            /* made by the first run that takes timestamps; under run_lock */
   tg_buffer *resolved;
   char *labels;                    /* or NULL */
@@ -370,7 +370,7 @@ typedef struct tgi_setting {
   uint64_t number;                 /* unique; 0 for the setting with which the replay was created */
   struct tgi_symbols *symbols;     /* NULL: the shapes are those of the creation */
   int64_t *registers;
-  uint64_t *bytes;                 /* of inputs, outputs and states */
+  uint64_t *bytes;                 /* bytes of each input, output and state */
 } tgi_setting;
 
 /* All ports of a run. */

@@ -45,7 +45,7 @@ void tgi_python_set(tgi_python *python, const void *functions) {
   while (!functions && atomic_load(&python->in_flight) && tgi_is_open()) tgi_sleep(1000);
 }
 
-static tgi_client *clients;        /* those that exist; under tgi_lock */
+static tgi_client *clients;        /* the clients that exist; under tgi_lock */
 
 void tgi_client_enlist(tgi_client *client) {
   tgi_lock();

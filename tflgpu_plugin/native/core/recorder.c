@@ -11,7 +11,7 @@ struct tg_recorder {
   tg_recorder *next;               /* in `recorders` */
 };
 
-static tg_recorder *recorders;     /* those that are not stopped; it and all their members are under tgi_lock */
+static tg_recorder *recorders;     /* recorders that are not stopped; the list and all their members are under tgi_lock */
 static atomic_uint recorder_count;
 static atomic_ullong nanoseconds;  /* see tg_run_nanoseconds */
 

@@ -109,7 +109,7 @@ int tgi_submit(tg_device *device, WGPUCommandBuffer commands, const tgi_mapping 
   return failed;
 }
 
-/* Looks again and again, at intervals that grow with the time that has passed. */
+/* Polls the device at intervals that grow with the time that has passed. */
 static void watch(tg_device *device, WGPUSubmissionIndex index) {
   uint64_t start = tgi_now();
   for (;;) {

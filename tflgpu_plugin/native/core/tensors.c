@@ -8,7 +8,7 @@ typedef struct stale {
   tg_buffer *buffer;               /* retained; or NULL */
   tgi_readback *readback;          /* the same bytes on their way to the host, retained; or NULL */
   const uint8_t *lender;           /* or NULL */
-  tg_replay *replay;               /* of the lender, retained; or NULL */
+  tg_replay *replay;               /* the replay that owns the lender's memory, retained; or NULL */
   uint8_t *memory;                 /* NULL: there is none */
   uint64_t bytes;
 } stale;

@@ -27,14 +27,14 @@ uint64_t tgi_habit_bytes(const tgi_habit *habit);
 /* The bytes of an output on their way to the host. The run that writes them does not wait for them: whoever reads them does. */
 typedef struct tgi_readback tgi_readback;
 
-/* Makes one with a buffer that can be mapped and is in no other use; NULL without memory. */
+/* Creates a readback with a buffer that can be mapped and is not used otherwise; NULL without memory. */
 tgi_readback *tgi_readback_create(tg_buffer *buffer, uint64_t bytes);
 void tgi_readback_retain(tgi_readback *readback);
 void tgi_readback_release(tgi_readback *readback);
 tg_buffer *tgi_readback_buffer(const tgi_readback *readback);
 /* The submission with this index copies the output to the buffer; with the device's lock held. */
 void tgi_readback_start(tgi_readback *readback, WGPUSubmissionIndex index);
-/* Waits for the bytes and copies them, the first time; all readers have the same memory in mind. */
+/* Waits for the bytes and copies them to `to`. Only the first call copies: all readers pass the same memory. */
 int tgi_readback_take(tgi_readback *readback, void *to, tg_error *err);
 
 /* ---- tensor_blocks.c: their memory ------------------------------------------------------------------------------------------- */

@@ -110,7 +110,7 @@ int tg_buffer_write(tg_buffer *buffer, uint64_t offset, const void *data, uint64
 int tg_buffer_filled(tg_buffer *buffer, const uint8_t *key, tg_error *err);
 /* Returns a buffer of this device by its key, with a reference for the caller, or NULL. Equal keys must mean equal bytes. */
 tg_buffer *tg_buffer_find(tg_device *device, const uint8_t *key);
-void tg_memory_get(tg_memory *out);                  /* of all buffers of the process */
+void tg_memory_get(tg_memory *out);                  /* sums over all buffers of the process */
 /* Fills a buffer with one 32-bit word (for the test mode that fills pools with NaN). */
 int tg_buffer_fill(tg_buffer *buffer, uint32_t word, tg_error *err);
 
@@ -149,7 +149,7 @@ typedef struct tg_replay_spec {
   size_t output_count;
   const tg_port_spec *states;      /* read by the first dispatches, written by the last ones */
   size_t state_count;
-  const char *labels;              /* of the dispatches, for profiles: one per line; or NULL */
+  const char *labels;              /* names of the dispatches for profiles, one per line; or NULL */
   tg_buffer *check;                /* or NULL: its first word is cleared before a run, and the run fails when a kernel has set it */
 } tg_replay_spec;
 

@@ -26,7 +26,7 @@ typedef struct tgo_memory tgo_memory;                     /* kind of memory of a
 typedef struct tgo_memory_device tgo_memory_device;       /* the device that has a kind of memory */
 typedef struct tgo_node tgo_node;
 typedef struct tgo_event tgo_event;                       /* of a profile */
-typedef struct tgo_events tgo_events;                     /* collects those of a provider */
+typedef struct tgo_events tgo_events;                     /* collects the events of a provider */
 typedef struct tgo_pairs tgo_pairs;                       /* keys and values */
 typedef struct tgo_run_options tgo_run_options;
 typedef struct tgo_session tgo_session;
@@ -122,7 +122,7 @@ struct tgo_allocator {
   void *(*alloc)(tgo_allocator *allocator, size_t bytes); /* 1 */
   void (*free)(tgo_allocator *allocator, void *memory);
   const tgo_memory *(*info)(const tgo_allocator *allocator);
-  void *(*reserve)(tgo_allocator *allocator, size_t bytes); /* 4; for what stays as long as a session */
+  void *(*reserve)(tgo_allocator *allocator, size_t bytes); /* 4; for memory that a session keeps until its end */
   tgo_status *(*get_stats)(const tgo_allocator *allocator, tgo_pairs **stats);
   void *unused_alloc_on_stream;
   tgo_status *(*shrink)(tgo_allocator *allocator); /* 7, 1.25 */
@@ -163,7 +163,7 @@ struct tgo_api {
   tgo_status *(*create_status)(int code, const char *message); /* 0 */
   void *unused_1[1];
   const char *(*get_error_message)(const tgo_status *status); /* 2 */
-  tgo_status *(*create_env)(int log_level, const char *name, tgo_env **env); /* 3; the one of the process if there is one */
+  tgo_status *(*create_env)(int log_level, const char *name, tgo_env **env); /* 3; returns the environment of the process if there is one */
   void *unused_4[4];
   tgo_status *(*create_session_of_bytes)(const tgo_env *env, const void *model, size_t bytes,
                                          const tgo_session_options *options, tgo_session **session); /* 8 */
@@ -205,7 +205,7 @@ struct tgo_api {
   void (*release_tensor_info)(tgo_tensor_info *info); /* 99 */
   void (*release_session_options)(tgo_session_options *options); /* 100 */
   void *unused_101[24];
-  tgo_status *(*get_providers)(char ***names, int *count); /* 125; those that are built in */
+  tgo_status *(*get_providers)(char ***names, int *count); /* 125; the providers that are built in */
   tgo_status *(*release_providers)(char **names, int count); /* 126 */
   void *unused_127[3];
   tgo_status *(*set_config)(tgo_session_options *options, const char *key, const char *value); /* 130 */
@@ -284,7 +284,7 @@ struct tgo_api {
   tgo_status *(*get_attribute_kind)(const tgo_attribute *attribute, int *kind); /* 363 */
   tgo_status *(*get_attribute_name)(const tgo_attribute *attribute, const char **name); /* 364 */
   void *unused_365[3];
-  tgo_status *(*get_node_provider)(const tgo_node *node, const char **name); /* 368: NULL or "" while nobody has it */
+  tgo_status *(*get_node_provider)(const tgo_node *node, const char **name); /* 368: NULL or "" while no provider has claimed it */
   void (*release_external)(tgo_external *info); /* 369 */
   const void *(*get_external_file)(const tgo_external *info); /* 370 */
   int64_t (*get_external_offset)(const tgo_external *info); /* 371 */

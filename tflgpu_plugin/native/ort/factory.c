@@ -13,7 +13,7 @@ static uint32_t number_of(const char *text) {
   return number;
 }
 
-/* Returns the name that Python gets for a setting, NULL for settings of others. */
+/* Returns the name that Python gets for a setting, NULL for settings that are not ours. */
 static const char *key_for_us(const char *key) {
   if (!strncmp(key, prefix, sizeof prefix - 1)) return key + sizeof prefix - 1;
   return strncmp(key, context_prefix, sizeof context_prefix - 1) ? NULL : key;

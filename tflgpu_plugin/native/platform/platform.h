@@ -57,7 +57,7 @@ void *tgi_load(const char *path, char *reason, size_t size);
 void *tgi_symbol(void *library, const char *name);
 /* Writes the path (UTF-8) of the library that contains this code, "" where it is not known. */
 void tgi_library_of(const void *code, char *path, size_t size);
-void *tgi_process_symbol(const char *name);  /* of any library of the process */
+void *tgi_process_symbol(const char *name);  /* from any library of the process */
 
 /* ---- memory that may be invalid ----------------------------------------------------------------------------------- */
 

@@ -17,8 +17,8 @@ typedef struct tgi_delegate {
   atomic_size_t refs;
   tg_tflite_callbacks functions;   /* callbacks of the package that made it, which may have been imported again since */
   const tgl_registration *registration;
-  struct tg_kernel *kernels;       /* those that exist; under tgi_lock */
-  bool destroyed;                  /* by the host, which makes no more kernels; under tgi_lock */
+  struct tg_kernel *kernels;       /* its kernels that exist; under tgi_lock */
+  bool destroyed;                  /* the host has destroyed it and makes no more kernels; under tgi_lock */
 } tgi_delegate;
 
 typedef struct tgi_host_node {
@@ -82,7 +82,7 @@ void tgi_fell_back(tg_kernel *kernel, const char *reason);
 
 /* ---- fallback.c: the host's own kernels ---------------------------------------------------------------------------- */
 
-size_t tgi_element_bytes(int32_t type);  /* of a tensor of this type; 0 where elements have no size */
+size_t tgi_element_bytes(int32_t type);  /* bytes of an element of this type; 0 if its elements have no fixed size */
 int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
 bool tgi_has_shape(const tgl_tensor *tensor, int32_t rank, const int32_t *shape);
 /* Gives a tensor whose shape only a run determines this shape. An empty one has no memory, because hosts refuse to read an empty
