@@ -258,7 +258,7 @@ def _options(text: str) -> dict[str, str]:
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
-        raise OptionError(f"It is {shown(text)}, so models run as without it.")
+        raise OptionError(f"Its value {shown(text)} is none of these, so it has no effect.")
     options = {str(key): str(value) for key, value in given.items()}
     parse(options)
     return options

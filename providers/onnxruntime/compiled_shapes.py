@@ -34,7 +34,7 @@ def templates(
             if found is not None:
                 yield stored_shapes.compiled(found)
         except Exception as error:  # then these shapes are planned when a run has them
-            log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
+            log.say(f"tflgpu: other shapes have no plan in the model: {error!r}", logging.DEBUG)
 
 
 def _names(placed: Placed, taken: Snapshot) -> dict[int, str]:

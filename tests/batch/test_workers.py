@@ -80,7 +80,9 @@ def test_inputs_that_end_their_process(
     monkeypatch.setattr(workers, "work", _dies)
     outcome = batches.ran(model, folder, out=tmp_path / "out", batch=2, workers=2)
     assert [one.index for one in outcome.failures] == [4, 5]
-    assert "its worker died 3 times with it: it ended with status 3" in outcome.failures[0].reason
+    assert (
+        "the worker that ran it died 3 times: it ended with status 3" in outcome.failures[0].reason
+    )
     monkeypatch.undo()
     outcome = batches.ran(model, folder, out=tmp_path / "out", batch=2, resume=True)
     assert (outcome.before, outcome.done, outcome.failures) == (COUNT - 2, 2, [])

@@ -113,7 +113,7 @@ class OnRay:
             if waiting:
                 yield from self._some(waiting, queued)
         for part in waiting.values():
-            yield part, part.failed(f"its worker died {TRIES} times with it")
+            yield part, part.failed(f"the worker that ran it died {TRIES} times")
 
     def _some(self, waiting: dict[int, Part], queued: int | None) -> Iterator[Finished]:
         """Yields finished parts and removes them from `waiting`."""

@@ -171,7 +171,7 @@ class Workers:
             elif not died:
                 raise Stopped(reason)
             else:
-                yield part, part.failed(f"its worker died {TRIES} times with it: {reason}")
+                yield part, part.failed(f"the worker that ran it died {TRIES} times: {reason}")
         self.waiting.append((worker.number, worker.adapter))
         self._start()
 

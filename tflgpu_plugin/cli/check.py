@@ -180,7 +180,8 @@ def annotated(path: Path, report: Report) -> bytes:
             rest = iter(nodes)
             notes = [{} if name == CONSTANT else _note(next(rest), numbers) for name in operators]
             return protobuf.with_notes(model, notes)
-    raise inputs.BadInput(f"{onnx.HOST} changes the nodes of {path}, so that they have no notes.")
+    said = f"{onnx.HOST} replaces nodes of {path} by others, so that it cannot be annotated."
+    raise inputs.BadInput(said)
 
 
 def _note(node: NodeReport, numbers: Mapping[tuple[int, int], int]) -> dict[str, str]:

@@ -152,7 +152,7 @@ class PlacedPartition:
                 found.template.forget_constants()
                 self.add(handle, lists.of(found.made), instance.output_shapes, instance)
             except Exception as error:
-                log.say(f"tflgpu: there is no plan with symbols: {error!r}", logging.DEBUG)
+                log.say(f"tflgpu: each shape gets a plan of its own: {error!r}", logging.DEBUG)
                 if found is not None:
                     reshaping.drop(found)
                 return False

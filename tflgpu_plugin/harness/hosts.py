@@ -105,8 +105,8 @@ class Host:
                 raise
             raise Lacking(
                 f"{self.title} has no kernel here for the custom operator {name[1]}: "
-                "the model runs only where all of these nodes are on the GPU, or in a host that "
-                "has one, perhaps with --host."
+                "the model runs only if all of these nodes are on the GPU, or in a host that has "
+                "such a kernel (--host)."
             ) from error
 
     def delegate(self, options: Mapping[str, Any] | None = None) -> Any:

@@ -135,7 +135,7 @@ class _Importer(State):
             self.arithmetic.add(host.id)
             return
         if self.planned is not None and host.id in self.planned and not self.facts.symbolic:
-            said = f"The result of {host.title} cannot be worked out beforehand."
+            said = f"The result of {host.title} cannot be computed before a run."
             raise Unsupported.of("dynamic.value", said)
         outputs = _fresh(builder, made)
         pairs = zip(host.outputs, outputs, strict=False)

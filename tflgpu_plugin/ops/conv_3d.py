@@ -54,7 +54,7 @@ def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal("constant.required", said)
     if min(*node.attributes["strides"], *wanted) < 1 or 0 in (*x, *weights):
         return Refusal(
-            "shape.empty", f"Nothing is made of {list(x)} with weights of {list(weights)}."
+            "shape.empty", f"An input of {list(x)} with weights of {list(weights)} has no result."
         )
     if refusal := refuse_groups(x, weights):
         return refusal
@@ -65,7 +65,8 @@ def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
         node, wanted[1:4], _filters(graph, node)[1:4]
     ):
         return Refusal(
-            "shape.mismatch", f"An output of {list(wanted)} does not have {list(x[1:4])} windows."
+            "shape.mismatch",
+            f"An output of {list(wanted)} does not fit an input of {list(x[1:4])}.",
         )
     if min(_sides(graph, node)) < 0:
         return Refusal(

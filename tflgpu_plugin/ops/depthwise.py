@@ -34,7 +34,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal("shape.unsupported", said)
     multiplier = node.attributes.get("multiplier") or weights[3] // x[3]
     if weights[3] != x[3] * multiplier:
-        said = f"{weights[3]} filters are not {multiplier} for each of {x[3]} input channels."
+        said = f"{weights[3]} filters are not {multiplier} per input channel; there are {x[3]}."
         return Refusal("shape.mismatch", said)
     if refusal := refuse_epilogue(graph, node, weights[3]):
         return refusal

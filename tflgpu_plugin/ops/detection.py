@@ -64,7 +64,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     last = 0 if each is None else visits(classes * each, count)
     if max(visits(boxes[1], each or count), last) > MAX_VISITS:
         return Refusal(
-            "shape.too_large", f"{count:,} of {boxes[1]:,} boxes are too many to select."
+            "shape.too_large",
+            f"Selecting {count:,} of {boxes[1]:,} boxes takes too many comparisons.",
         )
     return None
 

@@ -36,7 +36,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return reason
     given = graph.shape(node.operand())
     if len(given) > MAX_RANK:
-        said = f"Rows of blocks are taken by indices of rank {MAX_RANK} at most, not {len(given)}."
+        said = f"Rows of blocks are gathered by indices up to rank {MAX_RANK}, not {len(given)}."
         return Refusal("rank.too_large", said)
     if 0 in (*graph.shape(node.operand(1)), *given):
         return Refusal("shape.empty", "Gathering no rows or from an empty table is not supported.")

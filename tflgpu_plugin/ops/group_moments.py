@@ -26,7 +26,9 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Requires an image or a volume, and groups that divide its channels."""
     shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
     if not divides(shape, groups):
-        return Refusal("shape.mismatch", f"{node.op} takes no {groups} groups of {list(shape)}.")
+        return Refusal(
+            "shape.mismatch", f"{node.op} does not support {groups} groups of {list(shape)}."
+        )
     return None
 
 

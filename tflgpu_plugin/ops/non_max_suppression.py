@@ -58,7 +58,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal("attribute.invalid", f"A sigma of {sigma:g} is below 0.")
     at_once = 1 if sigma else WORKGROUP
     if count > MAX_LOOP_ROUNDS or (count + wanted) * -(-wanted // at_once) > MAX_COMPARISONS:
-        return Refusal("shape.too_large", f"{wanted:,} of {count:,} boxes are too many to choose.")
+        said = f"Selecting {wanted:,} of {count:,} boxes takes too many comparisons."
+        return Refusal("shape.too_large", said)
     return None
 
 

@@ -77,7 +77,7 @@ def refuse_rows(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Requires rows of up to 16,384 channels."""
     shape = graph.shape(node.operand())
     if not whole_rows(shape, (len(shape) - 1,)) or prod(shape) == 0:
-        return Refusal("shape.unsupported", f"{node.op} takes no rows of {list(shape)}.")
+        return Refusal("shape.unsupported", f"{node.op} does not support rows of {list(shape)}.")
     return None
 
 
@@ -104,7 +104,9 @@ def refuse_groups(graph: Graph, node: Node, target: Target) -> Refusal | None:
     shape, groups = graph.shape(node.operand()), int(node.attributes["groups"])
     if groups_pay(shape, groups) and 0 not in shape:
         return None
-    return Refusal("shape.mismatch", f"{node.op} takes no {groups} groups of {list(shape)}.")
+    return Refusal(
+        "shape.mismatch", f"{node.op} does not support {groups} groups of {list(shape)}."
+    )
 
 
 # ---- forms ---------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return found
     if prod(shape) == 0:
         return Refusal(
-            "shape.unsupported", f"{node.op} takes from axes of at least 1, not from {list(shape)}."
+            "shape.unsupported", f"{node.op} needs axes of at least 1 element, not {list(shape)}."
         )
     first = int(node.attributes.get("axis", batched(node)))
     width = indices[-1] if node.op == "gather_nd" else 1

@@ -40,7 +40,7 @@ def refuse_axis(graph: Graph, node: Node, most: int) -> Refusal | None:
     except ValueError as error:
         return Refusal("constant.invalid", str(error))
     if not shape or prod(shape) == 0 or shape[axis] > most:
-        said = f"{node.op} takes from axes of 1 to {most:,}, not from {list(shape)}."
+        said = f"{node.op} supports axes of 1 to {most:,} elements, not {list(shape)}."
         return Refusal("shape.unsupported", said)
     return None
 

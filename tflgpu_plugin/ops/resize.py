@@ -66,7 +66,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal("attribute.invalid", said)
     whole = quantization.is_integer(graph.tensors[node.operand()])
     if whole and not _copies(node):
-        said = "Of integers the nearest ones are taken: use the mode nearest and another region."
+        said = "Integers are resized with the mode nearest only, and within the input."
         return Refusal("attribute.unsupported", said)
     most = MAX_EXTENT
     if node.op == "resize_bilinear" and graph.tensors[node.operand()].dtype == "i8":

@@ -65,7 +65,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     rows."""
     x, lengths = graph.tensors[node.operand()], graph.constant(node.operand(1))
     if x.dtype == COMPLEX or len(x.shape) < 2:
-        said = f"A transform of real numbers takes none of type {x.dtype} and rank {len(x.shape)}."
+        said = f"A transform of real numbers does not support {x.dtype} of rank {len(x.shape)}."
         return Refusal("dtype.unsupported", said)
     if lengths is None or lengths.size != 2:
         return Refusal("constant.required", "A transform needs two constant lengths.")

@@ -48,7 +48,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal("shape.mismatch", said)
     if fits(x, first[0], second[0]):
         return None
-    return Refusal("shape.too_large", f"{list(x)} is too much for one workgroup.")
+    return Refusal("shape.too_large", f"An input of {list(x)} is too large for one workgroup.")
 
 
 def _shapes(graph: Graph, node: Node) -> list[Shape]:

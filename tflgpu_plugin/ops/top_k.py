@@ -29,7 +29,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         )
     if k is None or k.size != 1:
         return Refusal(
-            "constant.required", "How many elements are wanted must be one constant number."
+            "constant.required", "k, the number of elements to select, must be one constant number."
         )
     wanted = integer(k.reshape(-1)[0])
     if not 0 < wanted <= shape[axis] or wanted > MAX_LOOP_ROUNDS:

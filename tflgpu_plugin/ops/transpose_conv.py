@@ -50,7 +50,8 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if count_given(node.inputs) > 3 and isinstance(node.attributes["padding"], str):
         windows = windows_of(node, output[1:3], weights[1:3])
         if x[1:3] != windows:
-            said = f"An output of {list(output)} does not have {list(x[1:3])} windows."
+            needed = list(windows)
+            said = f"An output of {list(output)} needs an input of {needed}, not {list(x[1:3])}."
             return Refusal("shape.mismatch", said)
     return _refuse_dilations(graph, node, target) or refuse_epilogue(graph, node, weights[0])
 
