@@ -359,8 +359,7 @@ HOST_OPS: dict[str, HostOp] = table(int16.marked(_rows()))
 
 
 def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostOp]:
-    """Returns rows of operators without a kernel, with these operands; a `build` computes their
-    results if these are known."""
+    """Returns rows of operators without a kernel; a `build` computes results that are known."""
     return {
         name: HostOp(name, op, (1, 1), operands=operands(takes), **traits) for name in names.split()
     }

@@ -82,7 +82,7 @@ CASES: list[tuple[partial[str | None], str | None]] = [
     (asks("gather_blocks", IDS, held(0, 2, 4, dtype="i32"), held(0, 2), **TABLE), "empty table"),
     (asks("gather_blocks", held(0, dtype="i32"), WORDS, SCALES, **TABLE), "no rows"),
     (asks("gather_blocks", held(1, 1, 1, 3, dtype="i32"), WORDS, SCALES, **TABLE), None),
-    (asks("gather_blocks", held(1, 1, 1, 1, 3, dtype="i32"), WORDS, SCALES, **TABLE), "up to rank 4"),
+    (asks("gather_blocks", held(1, 1, 1, 1, 3, dtype="i32"), WORDS, SCALES, **TABLE), "4, not 5"),
     (asks("gather_blocks", (3,), WORDS, SCALES, **TABLE), "use int32 or int64"),
     (asks("rotary", (1, 2, 3, 8), (3, 8), (3, 8)), None),
     (asks("rotary", (1, 2, 3, 8), (3, 4), (3, 4), paired=True), None),

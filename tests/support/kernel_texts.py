@@ -37,7 +37,8 @@ def environment_of(folder: Path) -> jinja2.Environment:
 
 
 def launched(family: str) -> set[tuple[str, bodies.Variant]]:
-    """Returns the kernels and variants that the cases of a family launch."""
+    """Returns the kernels and variants that the cases of a family launch, without those that
+    earlier calls have rendered."""
     found = set[tuple[str, bodies.Variant]]()
     plain = kernels.body
 
@@ -45,7 +46,6 @@ def launched(family: str) -> set[tuple[str, bodies.Variant]]:
         found.add((name, variant))
         return plain(name, variant)
 
-    kernels._rendered.cache_clear()
     kernels.body = noted
     try:
         test_shader_lint.pipelines(family)

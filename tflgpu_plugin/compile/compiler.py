@@ -177,8 +177,7 @@ class Assembly:
         self.halves, self.powers = stored - wide, scaled
 
     def _memory(self, source: Source) -> Source:
-        """Returns the tensor or constant whose memory a source uses: the enclosing tensor, if it is
-        placed inside one."""
+        """Returns the source that holds this one: the enclosing tensor of one inside another."""
         root = self.low.root(source)
         return self.views.find(root)[0] if isinstance(root, int) else root
 
@@ -193,8 +192,7 @@ class Assembly:
         return isinstance(source, Constant) and source.whole
 
     def _low(self, source: Source) -> float | None:
-        """Returns the integer that a byte of 0 stands for, if a source is stored in bytes; else
-        None."""
+        """Returns the integer that a byte of 0 stands for; None unless stored in bytes."""
         root = self.low.root(source) if self.lows else source
         return self.lows.get(root.key) if isinstance(root, Constant) else None
 
@@ -221,8 +219,7 @@ class Assembly:
         return self.graph.nodes[0]
 
     def _pool(self, size: int, limit: int) -> int:
-        """Adds the buffer of a pool of this many vec4. If the limit allows it, zeros precede them,
-        which kernels on GPUs read as padding."""
+        """Adds a pool of this many vec4, preceded by zeros (padding for GPUs) if these fit."""
         zeros = 0 if self.low.target.software or size + ZEROS > limit else ZEROS
         return self._buffer("pool", (size + zeros) * VECTOR, zeros * VECTOR)
 

@@ -86,7 +86,7 @@ class PlacedPartition:
 
     @property
     def described(self) -> object:
-        """Returns the data from which plans for other shapes are made, None if there is none."""
+        """Returns the data for plans of other shapes, None where there is none."""
         raise NotImplementedError
 
     def build(self, handle: Any, given: tuple[Shape, ...]) -> None:
@@ -204,7 +204,7 @@ class PlacedPartition:
         self, handle: Any, given: Sequence[Shape], made: Sequence[Shape], found: Instance | str
     ) -> None:
         """Passes a plan for these input shapes to the native object, or the reason why there is
-        none. `made` are the outputs' shapes, which may be known even where there is no plan."""
+        none. `made` are the outputs' shapes, which may be known even without a plan."""
         ffi = native.ffi
         inputs, outputs = (ffi.new("int32_t[]", flat(shapes)) for shapes in (given, made))
         spec = ffi.new("tg_plan_spec *")
@@ -235,12 +235,12 @@ class PlacedPartition:
 
     @property
     def dead(self) -> bool:
-        """Whether the native object had been handed to the host, and the host has freed it."""
+        """Whether the host has had the native object and has freed it."""
         state = self.state()
         return bool(state.times_freed) and not state.live
 
     def release(self) -> None:
-        """Releases the native object and the data from which plans for other shapes are made."""
+        """Releases the native object and the data for plans of other shapes."""
         self.final = self.state()
         self.partition, self.handle, self.reshaping = None, None, Reshaping()
 
@@ -360,13 +360,13 @@ class Records(Generic[Owner, Placed]):
         return made
 
     def keep(self, placed: Iterable[Placed]) -> None:
-        """Adds partitions for which native code may later request plans for other shapes."""
+        """Adds partitions for which native code may request plans for other shapes."""
         for one in placed:
             self.partitions.put(one.number, one)
 
     def claimed(self, number: int, gone: Refusal) -> Placed:
         """Returns the partition of this number. Raises BuildError with the text `gone` if it has
-        been freed, or is one of those that cannot be built for other shapes."""
+        been freed, or cannot be built for other shapes."""
         placed = self.partitions.get(number)
         if placed is None or placed.partition is None:
             raise BuildError((), gone)
@@ -391,8 +391,7 @@ class Records(Generic[Owner, Placed]):
                 self.clients.pop(number)
 
     def _just_made(self) -> set[int]:
-        """Returns, for each thread, its newest client: a host learns the number of a client only
-        when it is complete."""
+        """Returns each thread's newest client: a host learns its number when it is complete."""
         now, found = time.monotonic(), set[int]()
         for thread, newest in self._newest.items():
             found.add(newest[0])
