@@ -35,6 +35,7 @@ from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.importer.run_values import numbers
 from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, given_values, kept
 from tflgpu_plugin.importer.support import Judge, without_kernel
+from tflgpu_plugin.importer.unrolled import unrolled
 from tflgpu_plugin.ir import HostOp, Quantization, Refusal, Shape, operands
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.quantization import same_bits
@@ -53,5 +54,5 @@ __all__ = [
     "callbacks", "flat", "given_values", "kept", "log", "loop_layer", "messages", "narrowed",
     "native", "numbers", "operands", "otherwise", "packed", "parse", "parted", "partition",
     "rebuild_partition", "remember", "restore_partition", "same_bits", "select", "shaped",
-    "stored_shapes", "symbols", "threads", "unpacked", "without_kernel",
+    "stored_shapes", "symbols", "threads", "unpacked", "unrolled", "without_kernel",
 ]  # fmt: skip

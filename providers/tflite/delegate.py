@@ -6,7 +6,7 @@ sentence for the host."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tflgpu_plugin import providers
@@ -102,16 +102,20 @@ def _place_new(
     repeated = loops.is_repeated(native.ffi, context)
     # The body of a loop gets its shapes from the node that runs it.
     host = reader.read(taken, providers.judge(delegate.options), fixed=repeated)
-    claim = providers.claim(host, grouping=lambda ids: preview(context, ids), repeated=repeated)
+    made_for = {node.id: node.sources[0] for node in host.graph.nodes}
+    claim = providers.claim(
+        host, grouping=lambda ids: preview(context, ids, made_for), repeated=repeated
+    )
     found = [providers.kept(host, one.graph) for one in claim.partitions]
     for partition, kept in zip(claim.partitions, found, strict=True):
         # Tensors between partitions stay on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
         others = (other.ports for other in found if other is not kept)
         stays = {key for ports in others for key in ports} if host.graph.fused else set()
-        callers = tuple(node for node in partition.nodes if node in taken.graphs)
+        hosts = tuple(sorted({made_for[node] for node in partition.nodes}))
+        callers = tuple(node for node in hosts if node in taken.graphs)
         keeps = variables.may_stay(native.ffi, context, [int(key) for key in kept.states])
-        manner = delegates.Manner(frozenset(stays), callers, keeps)
+        manner = delegates.Manner(hosts, frozenset(stays), callers, keeps)
         prepared.placed.append(placed := place(delegate.pointer, partition, kept, manner))
         placed.start(partition)
         prepared.replaced |= {g for node in callers for g in taken.graphs[node]}
@@ -142,13 +146,17 @@ def _place_again(
     prepared.nodes, prepared.replaced = earlier.nodes, earlier.replaced
 
 
-def preview(context: Any, ids: Sequence[int]) -> list[list[int]]:
-    """Returns the groups into which the host itself divides these nodes, in execution order."""
-    found = snapshot.partitions(native.ffi, context, ids)
+def preview(
+    context: Any, ids: Sequence[int], made_for: Mapping[int, int] | None = None
+) -> list[list[int]]:
+    """Returns the groups into which the host itself divides these nodes, in execution order.
+    `made_for` has the host's node for each, where one of these became several nodes."""
+    hosts = {node: made_for[node] if made_for else node for node in ids}
+    found = snapshot.partitions(native.ffi, context, [*dict.fromkeys(hosts.values())])
     group = {node: k for k, (nodes, _) in enumerate(found) for node in nodes}
     grouped: dict[int | None, list[int]] = {}
     for node in ids:
-        grouped.setdefault(group.get(node), []).append(node)
+        grouped.setdefault(group.get(hosts[node]), []).append(node)
     return list(grouped.values())
 
 
@@ -160,7 +168,7 @@ def place(
     ffi = native.ffi
     spec = ffi.new("tg_kernel_spec *")
     lists = {
-        "node": partition.nodes,
+        "node": manner.nodes,
         "input": map(int, kept.ports),
         "output": map(int, kept.outputs),
         "state": map(int, kept.states),
@@ -174,7 +182,7 @@ def place(
         setattr(spec, f"{name}_count", len(array))
     flags = ffi.new("uint8_t[]", [int(key in manner.stays) for key in kept.outputs])
     operators = {node.id: node.title for node in kept.model.nodes}
-    words = "\n".join(operators.get(node, "") for node in sorted(partition.nodes))
+    words = "\n".join(operators.get(node, "") for node in sorted(manner.nodes))
     names = ffi.new("char[]", words.encode())
     spec.stays, spec.number, spec.names = flags, partition.number, names
     spec.keeps_states = manner.keeps_states

@@ -15,10 +15,11 @@ GRAPHS = 64  # records of other graphs that a delegate keeps for its report
 
 @dataclass(frozen=True)
 class Manner:
-    """How a kernel handles values: outputs in `stays` remain on the device until the host asks for
-    them, `callers` are nodes that run other graphs of the model, and `keeps_states` says that the
-    variables remain on the device between runs."""
+    """Which `nodes` of the host a kernel replaces, and how it handles values: outputs in `stays`
+    remain on the device until the host asks for them, `callers` are nodes that run other graphs of
+    the model, and `keeps_states` says that the variables remain on the device between runs."""
 
+    nodes: tuple[int, ...]
     stays: AbstractSet[str]
     callers: tuple[int, ...]
     keeps_states: bool
@@ -37,8 +38,7 @@ class Placed(providers.PlacedPartition):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assert self.partition is not None
-        self.nodes = self.partition.nodes
+        self.nodes = self.manner.nodes
 
     def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> providers.Again:
         return self.kept.reshaped(given, partition.judge)

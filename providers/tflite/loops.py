@@ -1,5 +1,6 @@
 """Finds the graphs of a model that a loop runs once per step (the conditions and bodies of WHILE,
-and the graphs that these call), and the loops that compute a recurrent layer.
+and the graphs that these call), and builds the loops that compute a recurrent layer or take a
+constant number of steps.
 
 The host passes one graph at a time and does not say which graph of the model it is. Meanwhile a
 delegate may read the other graphs, but must not change them."""
@@ -10,8 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tflgpu_plugin.ir import Array, Tensor
-from tflgpu_plugin.providers import Builder, HostError, Unsupported, loop_layer, otherwise
+from tflgpu_plugin.ir import Array, Refusal, Tensor
+from tflgpu_plugin.providers import (
+    Builder,
+    HostError,
+    Unsupported,
+    loop_layer,
+    otherwise,
+    unrolled,
+)
 
 from . import codes
 from .host_node import execution_plan, raw_node
@@ -75,15 +83,37 @@ def opened(ffi: Any, context: Any, number: int) -> Iterator[Any]:
             context.release_subgraph(context, number)
 
 
-def recurrent_layer(e: Builder) -> list[int | None]:
-    """Builds the recurrent layer that a loop computes. Raises Unsupported with the reason where it
-    computes something else."""
+def planned(e: Builder) -> Refusal | None:
+    """Requires a loop over a sequence that computes just an LSTM, a GRU or a simple recurrent
+    layer, step by step, or a loop with a constant number of steps, whose nodes all run on the GPU
+    and number at most 1,024 over all steps."""
+    if len(e.host.bodies) == BODIES[LOOP]:
+        return None
+    return otherwise("it is in the body of another loop").sentence
+
+
+def loop(e: Builder) -> list[int | None]:
+    """Builds the recurrent layer that a loop computes, or else the nodes of all its steps. Raises
+    Unsupported with the reason why it can be neither."""
+    try:
+        return _recurrent_layer(e)
+    except Unsupported as no_layer:
+        if no_layer.sentence.code != "loop.unsupported":
+            raise
+        e.nodes.clear()
+        try:
+            made = unrolled(e, *e.host.bodies)
+        except Unsupported as error:
+            both = f"{no_layer.sentence} {error.sentence}"
+            raise Unsupported.of(no_layer.sentence.code, both) from error
+    return [t if e.wants(k) else None for k, t in enumerate(made)]
+
+
+def _recurrent_layer(e: Builder) -> list[int | None]:
     given = [e.tensors.table[t] for t in e.inputs if t is not None]
     if len(given) != len(e.host.outputs) or any(n < 1 for t in given for n in t.shape):
         sentence = "The loop carries values whose shapes are only known when the model runs."
         raise Unsupported.of("dynamic.shape", sentence)
-    if len(e.host.bodies) != BODIES[LOOP]:
-        raise otherwise("it is in the body of another loop")
     found = loop_layer.layer(given, *(loop_layer.read(model, e.table) for model in e.host.bodies))
     for position in range(len(given)):
         if e.wants(position) and position not in found.results:

@@ -331,8 +331,8 @@ def _rows() -> tuple[HostOp, ...]:
         _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index", types=NUMBERS),
         _row("TILE", "tile", 3, None, "value repeats", bfloat16=True),
         _row(
-            "WHILE", "recurrent_layer", 1, None, "value*", gives="value*",
-            build=loops.recurrent_layer,
+            "WHILE", "recurrent_layer", 1, None, "value*", loops.planned, gives="value*",
+            build=loops.loop,
         ),
         _row(
             DETECTION, "detections", 1,

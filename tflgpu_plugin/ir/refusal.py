@@ -58,7 +58,8 @@ CODES: Mapping[str, str] = {
     # Reasons that involve several nodes.
     "state.unsupported": "State is no variable of the model, or is read in other places, too.",
     "state.order": "The host does not keep the order of reads and assignments of variables.",
-    "loop.unsupported": "The loop is not a recurrent layer of a known form.",
+    "loop.unsupported": "The loop is no recurrent layer of a known form, and its steps cannot be "
+    "planned in advance.",
     "indices.unpaired": "Pooling indices would pass between this plugin and the host, which number "
     "them differently.",
     "result.inexact": "Sums of integers may be larger than float32 holds exactly.",

@@ -23,8 +23,7 @@ X, WEIGHTS, RECURRENT, BIAS, HIDDEN, CELL, CONTENT_BIAS = range(7)
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires a loop over a sequence that computes just an LSTM, a GRU or a simple recurrent layer
-    of at most 512 units, step by step."""
+    """Requires a recurrent layer of at most 512 units."""
     x, state = graph.shape(node.operand()), graph.shape(node.operand(HIDDEN))
     steps, batch = node.attributes["steps"], node.attributes["batch"]
     units = state[-1] if state else 0

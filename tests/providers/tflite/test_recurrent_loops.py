@@ -1,5 +1,5 @@
-"""Loops that are recurrent layers run as one node, with the results of the hosts' CPU kernels; all
-other loops stay with the host."""
+"""Loops that are recurrent layers run as one node, with the results of the hosts' CPU kernels; the
+steps of other loops are planned in a row, where they are counted."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ OTHERS = [
     Loop("lstm", count=2),
     Loop("gru", every=True, limit=4),  # what the list had before stays in its end
     Loop("gru", wrong="one more"),
-    Loop("rnn", limit=0),
     Loop("lstm", wrong="extra"),
     Loop("gru", wrong="extra", every=True),
     Loop("rnn", wrong="extra"),
@@ -96,11 +95,27 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("loop", OTHERS, ids=str)
-def test_another_loop_stays_with_the_host(loop: Loop, host: str) -> None:
+def test_the_steps_of_another_loop_are_planned_in_a_row(loop: Loop, host: str) -> None:
+    report = compared(loop, host)
+    assert whole(report)
+    (partition,) = report.partitions
+    assert partition.dispatches > loop.steps, "a recurrent layer has fewer"
+
+
+@pytest.mark.parametrize(
+    ("loop", "why"),
+    [
+        (Loop("rnn", limit=0), "they compute nothing on tensors"),
+        (Loop("lstm", wrong="extra", steps=40), "launches would take longer than the CPU"),
+        (Loop("lstm", wrong="extra", steps=90), "they have more than"),
+    ],
+    ids=str,
+)
+def test_another_loop_stays_with_the_host(loop: Loop, why: str, host: str) -> None:
     report = compared(loop, host)
     (node,) = (node for node in report.nodes if node.op == "WHILE")
     assert node.where == "cpu" and node.reason
-    assert NO_LAYER in node.reason or loop.read, node.reason
+    assert NO_LAYER in node.reason and why in node.reason, node.reason
     assert len(report.nodes) > 10, "nodes of the body are reported, as the host runs them"
 
 

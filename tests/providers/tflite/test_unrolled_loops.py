@@ -1,0 +1,71 @@
+"""The steps of a loop that counts are planned in a row: one partition, one launch for all of them,
+with the results of the hosts' CPU kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflgpu_plugin
+from conformance import host as hosts
+from tests.support import interpreters, loop_models
+from tests.support.conv_loops import ConvLoop
+
+pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", hosts.installed())]
+
+
+def report(model: bytes, host: str, kernels: str = "reference", **options: Any) -> Any:
+    """Returns the report of two runs with the results of the CPU kernels."""
+    interpreter, delegate = interpreters.gpu(model, host, kernels, **options)
+    for seed in range(2):
+        interpreters.same(interpreter, model, host, seed)
+    return tflgpu_plugin.report(delegate)
+
+
+@pytest.mark.parametrize("kernels", ["reference", "default"])
+@pytest.mark.parametrize(
+    "loop", [ConvLoop(), ConvLoop(steps=7, size=5, written=False), ConvLoop(steps=1)], ids=str
+)
+def test_a_convolutional_lstm_is_one_partition(loop: ConvLoop, kernels: str, host: str) -> None:
+    found = report(loop.model(), host, kernels)
+    assert {node.op: node.where for node in found.nodes} == {"WHILE": "gpu", "MEAN": "gpu"}
+    (partition,) = found.partitions
+    assert partition.runs == 2 and partition.nodes == (0, 1)
+
+
+def test_weights_of_a_body_are_there_once(host: str) -> None:
+    loops = [ConvLoop(steps=n, filters=16, written=False) for n in (1, 6)]
+    few, many = (report(loop.model(), host).partitions[0].memory.weights for loop in loops)
+    assert few > 64 * 9 * 18 * 4 > many - few
+
+
+def test_a_loop_around_a_layer(host: str) -> None:
+    found = report(loop_models.around(16), host)
+    assert {node.op: node.where for node in found.nodes} == {"WHILE": "gpu"}
+
+
+def test_a_number_of_steps_that_a_run_gives(host: str) -> None:
+    model = ConvLoop(counted=False).model()
+    interpreter, delegate = interpreters.gpu(model, host)
+    (x, _), results = interpreters.feeds(interpreter), []
+    for limit in (1, 3):
+        feeds = [x, np.array(limit, np.int32)]
+        reference = hosts.interpreter(model, host)
+        reference.allocate_tensors()
+        pair = [hosts.invoke(i, [feeds])[0] for i in (interpreter, reference)]
+        for got, wanted in zip(*pair, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=4e-6)
+        results.append(np.array(pair[0][0]))
+    assert not np.array_equal(*results)
+    node = next(n for n in tflgpu_plugin.report(delegate).nodes if n.op == "WHILE")
+    assert node.where == "cpu" and "is only known in a run" in str(node.reason)
+
+
+def test_a_start_from_the_cache(host: str, tmp_path: Path) -> None:
+    loop = ConvLoop()
+    for _ in range(2):
+        found = report(loop.model(), host, serialization_dir=str(tmp_path), model_token="loop")
+        assert found.count("gpu") == 2
