@@ -25,6 +25,7 @@ from tflgpu_plugin.harness.compare import FASTEST, OPTIMIZED, REFERENCE
 from tflgpu_plugin.ir import NUMPY_DTYPES
 
 Array = npt.NDArray[Any]
+COMPILED = hosts.COMPILED  # LiteRT's CompiledModel, a host that runs only where it is named
 Feed = Sequence[Array]  # one array per model input, in the model's order
 Outputs = list[Array]
 

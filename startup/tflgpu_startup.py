@@ -15,17 +15,20 @@ from typing import Any
 HOSTS = {
     "onnxruntime": "onnxruntime",
     "ai_edge_litert.interpreter": "tflite",
+    "ai_edge_litert.compiled_model": "tflite",
     "tflite_runtime.interpreter": "tflite",
     "tensorflow.lite.python.interpreter": "tflite",
 }
+GPU_BY_NAME = {"ai_edge_litert.compiled_model"}  # where programs ask for a GPU, not for a provider
 EXECUTED = "TFLGPU_EXECUTED"  # the id of the process that `tflgpu exec` has replaced itself with
 summarized = False  # this process will report at its end what became of its models
 enabled: set[str] = set()  # providers that `tflgpu enable` has switched on in this environment
 
 
 def enable(*providers: str) -> None:
-    """Makes the bare name `load_delegate("tflgpu")` work ("tflite"), and registers the execution
-    provider as soon as onnxruntime is imported ("onnxruntime")."""
+    """Makes the bare name `load_delegate("tflgpu")` work and LiteRT's CompiledModel take our
+    accelerator for the GPU ("tflite"), and registers the execution provider as soon as onnxruntime
+    is imported ("onnxruntime")."""
     enabled.update(providers)
     watch()
 
@@ -83,7 +86,7 @@ def after_import(name: str) -> None:
 
         if HOSTS[name] in enabled and HOSTS[name] == "onnxruntime":
             tflgpu_plugin.register()
-        preference.imported(name)
+        preference.imported(name, enabled=name in GPU_BY_NAME and HOSTS[name] in enabled)
     except ModuleNotFoundError as error:
         if error.name != "tflgpu_plugin":  # which has been uninstalled
             _warn(error)

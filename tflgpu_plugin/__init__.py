@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdapterReport", "NodeReport", "Report", "adapters", "assert_used", "get_ep_name",
-    "get_ep_names", "get_library_path", "last_report", "load_delegate", "on_refusal", "preferred",
-    "register", "report", "session", "set_log_level", "unregister",
+    "get_ep_names", "get_library_path", "last_report", "litert_environment", "load_delegate",
+    "on_refusal", "preferred", "register", "report", "session", "set_log_level", "unregister",
 ]  # fmt: skip
 
 on_refusal: Callable[[NodeReport], None] | None = None
@@ -66,17 +66,28 @@ def load_delegate(
     return _provider("tflite").load_delegate(library, options)
 
 
+def litert_environment(**options: object) -> Any:
+    """Returns an `Environment` for LiteRT's `CompiledModel` whose GPU accelerator is this plugin's,
+    with these options of the plugin: `CompiledModel.from_file(path, hardware_accel=
+    HardwareAccelerator.GPU | HardwareAccelerator.CPU, environment=litert_environment())`.
+
+    Raises ValueError with a sentence for a bad option, ImportError with what to install where
+    ai-edge-litert is missing or too old."""
+    with _guarding_forks():
+        return _provider("tflite").litert_environment(options)
+
+
 def report(target: Any) -> Report:
-    """Returns the report of this delegate or session: where each node of its graphs runs, and how
-    often partitions have run. Raises TypeError for anything else."""
+    """Returns the report of this delegate, session or CompiledModel: where each node of its graphs
+    runs, and how often partitions have run. Raises TypeError for anything else."""
     for ask in _provider_functions("report"):
         found: Report | None = ask(target)
         if found is not None:
             return found
     raise TypeError(
-        "report() takes what load_delegate() returned, while it is in use, or an onnxruntime "
-        f"session with this provider, not {target!r}. assert_used(session) says why a session "
-        "does not use it."
+        "report() takes what load_delegate() returned, while it is in use, an onnxruntime session "
+        "with this provider, or a CompiledModel with litert_environment(), not "
+        f"{target!r}. assert_used(session) says why a session does not use it."
     )
 
 
@@ -241,7 +252,8 @@ _TEXT_BYTES = 4096  # of the text of a tg_error, which one 32-bit number follows
 def _create(keys: int, values: int, count: int, err: int) -> int:
     def create() -> int:
         with _native.looking():
-            return int(_provider("tflite").create(keys, values, count, err))
+            # ctypes passes NULL, which is no options, as None.
+            return int(_provider("tflite").create(keys or 0, values or 0, count, err))
 
     try:
         return _threads.run_for_caller(_library.tg_caller_thread(), create)

@@ -1,5 +1,6 @@
 """Makes models that name no other provider or delegate use this plugin: `tflgpu exec`,
-TFLGPU_PREFER and `tflgpu_plugin.preferred()`.
+TFLGPU_PREFER and `tflgpu_plugin.preferred()`; and, after `tflgpu enable`, those for which a program
+names the GPU and not who provides it.
 
 Hosts' classes are wrapped when the host has been imported (startup/tflgpu_startup.py); the wrappers
 call `current()` for each model, so they change nothing when no preference is set."""
@@ -69,6 +70,7 @@ class Preference:
 
     options: Mapping[str, str] = field(default_factory=dict)
     before: float = 0.0
+    named: bool = False  # only for models that name the GPU: what `tflgpu enable` means
     left: int = 0
     failed: int = 0
     _models: list[_Model] = field(default_factory=list, repr=False)
@@ -77,7 +79,7 @@ class Preference:
     _lock: threads.Lock = field(default_factory=threads.Lock, repr=False)
 
     def made(self, kind: str, target: Any, report: Callable[[Any], Any]) -> None:
-        """Counts a model: "session" or "interpreter"."""
+        """Counts a model: "session", "interpreter" or "compiled model"."""
         counts = _counts(report(target)) or Counts(1)
         with self._lock:
             # A session that is made again (`set_providers`) is still one model.
@@ -168,9 +170,12 @@ def preferred(**options: object) -> Iterator[Preference]:
             _active[:] = [one for one in _active if one is not made]
 
 
-def imported(name: str) -> None:
-    """Wraps the classes of a host that has just been imported."""
-    if _active or trusted.variable(VARIABLE) not in OFF:
+def imported(name: str, enabled: bool = False) -> None:
+    """Wraps the classes of a host that has just been imported. `enabled`: `tflgpu enable` has
+    switched its provider on."""
+    if enabled:
+        _enabled.add(name)
+    if _active or name in _enabled or trusted.variable(VARIABLE) not in OFF:
         _wrap(name)
 
 
@@ -180,13 +185,15 @@ def _wrap(name: str) -> None:
     provider: Any = find(startup.HOSTS[name])
     for owner, method, around in provider.preferring(name):
         with _lock:
-            _wrap_method(owner, method, around)
+            _wrap_method(name, owner, method, around)
 
 
-def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
-    """Replaces a method by `around(preference, plain, arguments)` where a preference is set and the
-    caller is not this plugin; `plain(arguments)` is the original method."""
-    original = getattr(owner, method)
+def _wrap_method(host: str, owner: type, method: str, around: Callable[..., Any]) -> None:
+    """Replaces a method or class method by `around(preference, plain, arguments)` where a
+    preference is set and the caller is not this plugin; `plain(arguments)` is the original."""
+    static = inspect.getattr_static(owner, method)
+    of_class = isinstance(static, classmethod)
+    original = static.__func__ if of_class else getattr(owner, method)
     if getattr(original, "tflgpu_wraps", None):
         return
     signature = inspect.signature(original)
@@ -194,7 +201,7 @@ def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
     @functools.wraps(original)
     def wrapper(*given: Any, **named: Any) -> Any:
         caller = str(sys._getframe(1).f_globals.get("__name__", ""))
-        preference = None if caller.partition(".")[0] == "tflgpu_plugin" else current()
+        preference = None if caller.partition(".")[0] == "tflgpu_plugin" else _present(host)
         if preference is None:
             return original(*given, **named)
         try:
@@ -204,7 +211,13 @@ def _wrap_method(owner: type, method: str, around: Callable[..., Any]) -> None:
         return around(preference, lambda a: original(*a.args, **a.kwargs), arguments)
 
     wrapper.tflgpu_wraps = True  # type: ignore[attr-defined]
-    setattr(owner, method, wrapper)
+    setattr(owner, method, classmethod(wrapper) if of_class else wrapper)
+
+
+def _present(host: str) -> Preference | None:
+    """Returns the preference for models of this host: the current one, or what `tflgpu enable`
+    means."""
+    return current() or (_NAMED if host in _enabled else None)
 
 
 def plugin_sentence(text: str) -> str:
@@ -233,6 +246,8 @@ def _many(count: int, what: str) -> str:
 
 _lock = threads.RLock()
 _active: list[Preference] = []
+_enabled: set[str] = set()  # modules of hosts that were imported after `tflgpu enable`
+_NAMED = Preference(named=True)
 
 
 @functools.cache

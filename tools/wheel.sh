@@ -21,7 +21,7 @@ name = wheel.rsplit("/", 1)[1]
 assert re.fullmatch(r"tflgpu_plugin-[\w.]+-py3-none-manylinux\w*(\.manylinux\w+)*\.whl", name), name
 archive = zipfile.ZipFile(wheel)
 libraries = [n for n in archive.namelist() if ".so" in n]
-assert libraries == ["tflgpu_plugin/native/libtflgpu.so"], libraries
+assert libraries == ["tflgpu_plugin/native/libtflgpu.so", "tflgpu_plugin/native/litert/libLiteRtGpuAccelerator.so"], libraries
 wanted = ["tflgpu_plugin/native/core/tflgpu.h", "tflgpu_plugin/native/tflite/abi.h", "tflgpu_plugin/providers/__init__.py"]
 missing = set(wanted) - set(archive.namelist())
 assert not missing, missing

@@ -14,9 +14,10 @@ from conformance import host
 from conformance.plugin import expect
 from conformance.plugin.record import Header
 from tflgpu_plugin import ops
+from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.importer.support import TYPE_NAMES
 
-HOSTS = ("tflite", "tflite_runtime", "ai_edge_litert", "onnxruntime")
+HOSTS = ("tflite", "tflite_runtime", "ai_edge_litert", "litert", "onnxruntime")
 DTYPES = {**{name: name for name in (*TYPE_NAMES, "bool")}, **{v: k for k, v in TYPE_NAMES.items()}}
 
 # Modules whose tests all belong to the quick part, and how many of a longer list do, in
@@ -148,9 +149,19 @@ def _tflite(name: str) -> str:
     found = host.installed()
     if name == "tflite" and found:
         return found[0]
-    if name not in found:
+    if name == host.COMPILED:
+        _usable(name)
+    elif name not in found:
         raise ValueError(f"--host {name} is not installed: pip install tflite-runtime.")
     return name
+
+
+def _usable(name: str) -> None:
+    """Raises ValueError with a sentence where this host cannot be imported."""
+    try:
+        host.module(name)
+    except hosts.NoHost as error:
+        raise ValueError(str(error)) from error
 
 
 def _known_ops(words: list[str]) -> list[str]:

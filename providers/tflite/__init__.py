@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 name = "tflite"
@@ -58,8 +59,16 @@ def preferring(module: str) -> Any:
     return preferred.wrapped(module)
 
 
-def report(target: Any) -> Any:
-    """Returns the Report of a host's Delegate object, or None when it is not this plugin's."""
-    from . import delegates
+def litert_environment(options: Mapping[str, Any]) -> Any:
+    """Returns an environment of LiteRT whose models run on the GPU with these options."""
+    from . import litert
 
-    return delegates.report(target)
+    return litert.environment(options)
+
+
+def report(target: Any) -> Any:
+    """Returns the Report of a host's Delegate or CompiledModel, or None when it is not this
+    plugin's."""
+    from . import delegates, litert
+
+    return delegates.report(target) or litert.report(target)

@@ -21,7 +21,7 @@ from tflgpu_plugin.providers import (
     native,
 )
 
-from . import codes, delegates, loops, reader, refusals, snapshot, variables
+from . import codes, delegates, litert, loops, reader, refusals, snapshot, variables
 from .snapshot import Snapshot
 
 GONE = Refusal(
@@ -47,8 +47,15 @@ def create_at(keys: int, values: int, count: int, err: int) -> int:
 
 def create(keys: Any, values: Any, count: int) -> int:
     """Returns the number of a new delegate. Raises OptionError or NoAdapter with a sentence."""
-    options = providers.parse(callbacks.pairs(keys, values, count))
-    return delegates.kept.register(delegates.Delegate(options, callbacks.opened(options))).number
+    given = callbacks.pairs(keys, values, count)
+    try:
+        options = providers.parse(litert.translated(given))
+        made = delegates.kept.register(delegates.Delegate(options, callbacks.opened(options)))
+    except Exception as error:
+        litert.failed(given, callbacks.sentence(error))
+        raise
+    litert.made(given, made.number)
+    return made.number
 
 
 # ---- prepare -------------------------------------------------------------------------------------

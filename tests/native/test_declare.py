@@ -11,7 +11,8 @@ from cffi import FFI
 from tests.support.subprocesses import ROOT
 from tflgpu_plugin.native import declare
 
-HEADERS = {host: ROOT / f"tflgpu_plugin/native/{host}/abi.h" for host in ("tflite", "ort")}
+FOLDERS = ("tflite", "litert", "ort")
+HEADERS = {host: ROOT / f"tflgpu_plugin/native/{host}/abi.h" for host in FOLDERS}
 
 
 def misplaced(text: str) -> list[str]:
@@ -21,7 +22,7 @@ def misplaced(text: str) -> list[str]:
     return list(declare.misplaced(parser, text))
 
 
-@pytest.mark.parametrize(("host", "remarks"), [("tflite", 77), ("ort", 101)])
+@pytest.mark.parametrize(("host", "remarks"), [("tflite", 77), ("litert", 17), ("ort", 101)])
 def test_the_remarks_are_read(host: str, remarks: int) -> None:
     text = HEADERS[host].read_text()
     found = declare.STRUCT.findall(text)

@@ -18,7 +18,8 @@ from tflgpu_plugin.native import declare
 WHEELS = sorted((ROOT / "dist" / "wheels").glob("tflgpu_plugin-*.whl"))
 EP = sorted((ROOT / "dist" / "wheels").glob("onnxruntime_ep_tflgpu-*.whl"))
 FOLDER = "tflgpu_plugin/native/"
-HEADERS = ("core/tflgpu.h", "core/recorder.h", "tflite/abi.h", "ort/abi.h")
+HEADERS = ("core/tflgpu.h", "core/recorder.h", "tflite/abi.h", "litert/abi.h", "ort/abi.h")
+ACCELERATOR, DEFINITION = "litert/libLiteRtGpuAccelerator", "LiteRtAcceleratorImpl"
 MOST = 1_500_000  # bytes of a wheel; 400,000 are the conformance suite
 GLIBC = (2, 28)
 LINKERS = {"_mh_dylib_header", "__dso_handle"}  # which it adds to every library of macOS
@@ -50,7 +51,7 @@ def elf(content: bytes) -> Library:
     ]
     return Library(
         file.get_machine_arch(),
-        next(tag.soname for tag in dynamic if tag.entry.d_tag == "DT_SONAME"),
+        next((tag.soname for tag in dynamic if tag.entry.d_tag == "DT_SONAME"), ""),
         frozenset(tag.needed for tag in dynamic if tag.entry.d_tag == "DT_NEEDED"),
         frozenset(s.name for s in symbols if s.name and s["st_shndx"] != "SHN_UNDEF"),
         max(tuple(map(int, v.removeprefix("GLIBC_").split("."))) for v in versions),
@@ -127,20 +128,25 @@ def test_a_wheel_holds_what_its_name_says(wheel: Path, tmp_path: Path) -> None:
     (described,) = (name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
     assert f"Tag: py3-none-{tag_of(wheel)}" in archive.read(described).decode().splitlines()
     native = [name for name in archive.namelist() if name.endswith((".so", ".dll", ".dylib"))]
-    assert native == [FOLDER + wanted.file]
+    accelerator = FOLDER + ACCELERATOR + Path(wanted.file).suffix
+    assert native == [FOLDER + wanted.file, accelerator]
     assert not [name for name in archive.namelist() if name.endswith((".c", "CMakeLists.txt"))]
     assert {FOLDER + name for name in (*HEADERS, "_declarations.py")} <= {*archive.namelist()}
-    content = archive.read(FOLDER + wanted.file)
-    found = wanted.read(content, tmp_path) if wanted.read is mach_o else wanted.read(content)
+    found, beside = (
+        wanted.read(content, tmp_path) if wanted.read is mach_o else wanted.read(content)
+        for content in (archive.read(name) for name in native)
+    )
     assert (found.machine, found.name) == (wanted.machine, wanted.name)
-    assert [need for need in found.needs if not need.startswith(wanted.needs)] == []
+    assert (beside.machine, beside.offers) == (wanted.machine, {DEFINITION})
+    for library in (found, beside):
+        assert [need for need in library.needs if not need.startswith(wanted.needs)] == []
+        assert library.least <= wanted.most
     declared = {
         name
         for header in HEADERS
         for name in declare.functions(archive.read(FOLDER + header).decode())
     }
-    assert found.offers == declared and "tflite_plugin_create_delegate" in declared
-    assert found.least <= wanted.most
+    assert found.offers == declared | {DEFINITION} and "tflite_plugin_create_delegate" in declared
 
 
 @pytest.mark.skipif(not EP, reason="`make wheels` fills dist/wheels")

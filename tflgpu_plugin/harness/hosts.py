@@ -18,6 +18,8 @@ PACKAGES = {
     "tflite-runtime": "tflite_runtime",
     "ai-edge-litert": "ai_edge_litert",
 }
+COMPILED = "litert"  # the name for LiteRT's CompiledModel, which is in ai-edge-litert
+COMPILED_MODULE = "tflgpu_plugin.harness.compiled"
 THREADS = 2  # threads of CPU kernels, in every host
 UNRESOLVED = re.compile(r"unresolved custom op: ([^\s.]+)")
 INSTALL = "No TFLite host is installed. Run: pip install 'tflgpu-plugin[tflite]'"
@@ -41,7 +43,7 @@ def installed() -> dict[str, str]:
 def version(name: str) -> str:
     import importlib.metadata  # imported late: it is a tenth of a start's imports
 
-    return importlib.metadata.version(name)
+    return importlib.metadata.version("ai-edge-litert" if name == COMPILED else name)
 
 
 def installed_names() -> list[str]:
@@ -122,9 +124,11 @@ class Host:
 
 
 def host(name: str | None = None) -> Host:
-    """Returns the host with this distribution or package name; for None the preferred one of those
-    that can be imported. Raises NoHost."""
+    """Returns the host with this distribution or package name, or COMPILED; for None the preferred
+    one of those that can be imported. Raises NoHost."""
     found = installed_names()
+    if name == COMPILED:
+        return _compiled()
     if not found:
         raise NoHost(INSTALL)
     fitting = [each for each in found if not misfit(each)]
@@ -134,6 +138,17 @@ def host(name: str | None = None) -> Host:
     if reason := misfit(name):
         raise NoHost(reason)
     return Host(name, import_host(PACKAGES[name] + ".interpreter"))
+
+
+def _compiled() -> Host:
+    """Returns LiteRT's CompiledModel as a host. Raises NoHost."""
+    from tflgpu_plugin.providers.tflite import litert
+
+    try:
+        litert.module()
+    except ImportError as error:
+        raise NoHost(f"The host {COMPILED} cannot be used. {error}") from error
+    return Host(COMPILED, import_host(COMPILED_MODULE))
 
 
 def import_host(name: str) -> Any:

@@ -1,5 +1,5 @@
 """Reads header files for the build. Their declarations become a Python module, so that no process
-has to parse them, and their functions a list of exports for Windows. The sizes, offsets and slots
+has to parse them, and what they declare a list of exports for Windows. The sizes, offsets and slots
 in their comments are checked.
 
 Usage: python declare.py MODULE OUTPUT.py HEADER...
@@ -15,6 +15,7 @@ from typing import Any
 
 EXPORTS = "exports"
 FUNCTION = re.compile(r"^(?!typedef\b)\w[\w *]*?(\w+)\(", re.MULTILINE)
+CONSTANT = re.compile(r"^extern const \w+ (\w+);", re.MULTILINE)
 # Comments on layout: the size of a struct in bytes; the offset of a member (`at`), or its slot.
 STRUCT = re.compile(
     r"^(?:typedef )?struct (\w+) \{(.*?)\}[\w ]*;(?: /\* (\d+) byte)?", re.MULTILINE | re.DOTALL
@@ -27,6 +28,7 @@ def main(kind: str, output: str, *headers: str) -> None:
     texts = [Path(header).read_text(encoding="utf-8") for header in headers]
     if kind == EXPORTS:
         names = [name for text in texts for name in functions(text)]
+        names += [f"{name} DATA" for text in texts for name in CONSTANT.findall(text)]
         Path(output).write_text("\n".join(["EXPORTS", *sorted(names)]) + "\n", encoding="utf-8")
         return
     from cffi import FFI

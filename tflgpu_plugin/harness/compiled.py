@@ -1,0 +1,156 @@
+"""LiteRT's CompiledModel behind the functions of a TFLite interpreter, so that whatever runs models
+in interpreters runs them there, too.
+
+A model without delegates is an Interpreter of ai-edge-litert: its CPU kernels are the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert import interpreter as classic
+from ai_edge_litert.compiled_model import CompiledModel
+from ai_edge_litert.hardware_accelerator import HardwareAccelerator
+from ai_edge_litert.options import CpuKernelMode, CpuOptions, Options
+
+import tflgpu_plugin
+from tflgpu_plugin.providers.tflite import litert
+
+OpResolverType = classic.OpResolverType
+KERNELS = {"BUILTIN_REF": "REFERENCE", "BUILTIN_WITHOUT_DEFAULT_DELEGATES": "BUILTIN"}
+# Types that the buffers of LiteRT's Python take; others go as bytes.
+TAKEN = ("float32", "float16", "int32", "int8", "uint8", "bool")
+
+
+class Accelerator:
+    """What `load_delegate` returns: the options of the model that is made with it, which has the
+    report."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.environment = tflgpu_plugin.litert_environment(**options)
+
+
+def load_delegate(library: str, options: Mapping[str, Any] | None = None) -> Accelerator:
+    """Returns our accelerator in place of a delegate. Raises OptionError."""
+    return Accelerator(options or {})
+
+
+def Interpreter(  # noqa: N802  (the name of the host's class)
+    model_path: str | None = None,
+    model_content: bytes | None = None,
+    num_threads: int | None = None,
+    experimental_op_resolver_type: Any = OpResolverType.AUTO,
+    experimental_delegates: Sequence[Any] = (),
+    **more: Any,
+) -> Any:
+    """Returns an interpreter of the host or, with an Accelerator as its delegate, a compiled
+    model."""
+    content = model_content or Path(str(model_path)).read_bytes()
+    if not experimental_delegates:
+        kinds = {"experimental_op_resolver_type": experimental_op_resolver_type}
+        return classic.Interpreter(model_content=content, num_threads=num_threads, **kinds, **more)
+    if more or len(experimental_delegates) > 1:
+        raise ValueError("A CompiledModel takes one accelerator, and no option of interpreters.")
+    (accelerator,) = experimental_delegates
+    return Compiled(content, accelerator, num_threads or 1, experimental_op_resolver_type)
+
+
+class Compiled:
+    """A compiled model with the functions of an interpreter."""
+
+    def __init__(
+        self, content: bytes, accelerator: Accelerator, threads: int, kernels: Any
+    ) -> None:
+        self._content, self._accelerator = content, accelerator
+        self._described = classic.Interpreter(model_content=content)
+        mode = getattr(CpuKernelMode, KERNELS.get(kernels.name, "XNNPACK"))
+        self._options = Options(
+            hardware_accelerators=HardwareAccelerator.GPU | HardwareAccelerator.CPU,
+            cpu_options=CpuOptions(num_threads=threads, kernel_mode=mode),
+        )
+        self._shapes: dict[int, Sequence[int]] = {}
+        self._make()
+
+    def _make(self) -> None:
+        environment = self._accelerator.environment
+        self.model = CompiledModel.from_buffer(
+            self._content, options=self._options, environment=environment
+        )
+        litert.share(self._accelerator, self.model)
+        self._signature, self._ports = self._main()
+        self._inputs: dict[int, Any] = {}
+        self._outputs: dict[int, Any] = {}
+
+    def _main(self) -> tuple[int, tuple[list[int], list[int]]]:
+        """Returns the signature of the main graph, and the tensors of its inputs and outputs."""
+        mine = {one["index"] for one in self._described.get_input_details()}
+        found = []
+        for number, (name, sides) in enumerate(self.model.get_signature_list().items()):
+            given = self.model.get_input_tensor_details(name)
+            made = self.model.get_output_tensor_details(name)
+            inputs = [int(given[one]["index"]) for one in sides["inputs"]]
+            found.append((number, (inputs, [int(made[one]["index"]) for one in sides["outputs"]])))
+        return next((one for one in found if {*one[1][0]} == mine), found[0])
+
+    def get_input_details(self) -> list[dict[str, Any]]:
+        details: list[dict[str, Any]] = self._described.get_input_details()
+        for one in details:
+            one["shape"] = np.array(self._shapes.get(one["index"], one["shape"]), np.int32)
+        return details
+
+    def get_output_details(self) -> list[dict[str, Any]]:
+        details: list[dict[str, Any]] = self._described.get_output_details()
+        for one in details:
+            if (made := self._outputs.get(one["index"])) is not None:
+                one["shape"] = np.array(made.get_tensor_details()["shape"], np.int32)
+        return details
+
+    def resize_tensor_input(self, index: int, shape: Sequence[int], strict: bool = False) -> None:
+        place = self._ports[0].index(index)
+        extents = [int(extent) for extent in shape]
+        self.model.resize_input_tensor(place, extents, self._signature, strict=strict)
+        self._shapes[index] = extents
+        self._inputs, self._outputs = {}, {}
+
+    def allocate_tensors(self) -> None:
+        inputs, outputs = self._ports
+        self._inputs = dict(
+            zip(inputs, self.model.create_input_buffers(self._signature), strict=True)
+        )
+        self._outputs = dict(
+            zip(outputs, self.model.create_output_buffers(self._signature), strict=True)
+        )
+
+    def set_tensor(self, index: int, value: npt.ArrayLike) -> None:
+        array = np.ascontiguousarray(value)
+        self._inputs[index].write(array if array.dtype.name in TAKEN else array.view(np.uint8))
+
+    def invoke(self) -> None:
+        inputs, outputs = self._ports
+        self.model.run_by_index(
+            self._signature,
+            [self._inputs[tensor] for tensor in inputs],
+            [self._outputs[tensor] for tensor in outputs],
+        )
+
+    def get_tensor(self, index: int) -> npt.NDArray[Any]:
+        (detail,) = (one for one in self.get_output_details() if one["index"] == index)
+        count, kind = int(np.prod(detail["shape"])), np.dtype(detail["dtype"])
+        buffer = self._outputs[index]
+        if kind.name in TAKEN:
+            values = buffer.read(count, kind)
+        else:
+            values = buffer.read(count * kind.itemsize, np.uint8).view(kind)
+        found: npt.NDArray[Any] = values.reshape(detail["shape"])
+        return found
+
+    def reset_all_variables(self) -> None:
+        """Makes the model anew: a compiled model has no other way to a new state."""
+        shapes, self._shapes = self._shapes, {}
+        self._make()
+        for index, shape in shapes.items():
+            self.resize_tensor_input(index, shape)
+        self.allocate_tensors()

@@ -1,0 +1,77 @@
+/* The binary interface between LiteRT's runtime (CompiledModel) and an accelerator, in our own words, with layouts as observed in
+ * ai-edge-litert 2.3 on LP64 and LLP64. C includes this file and cffi reads it unchanged, so it has no preprocessor lines.
+ * declare.py checks the sizes and offsets in comments. Members whose names start with unused are never read or called. */
+
+/* Objects of the runtime. */
+typedef struct tgr_environment tgr_environment;
+typedef struct tgr_environment_options tgr_environment_options;
+typedef struct tgr_accelerator tgr_accelerator;
+typedef struct tgr_options tgr_options;                   /* of the compilation of one model */
+typedef struct tgr_opaque_options tgr_opaque_options;     /* a list of texts by identifier, in them */
+typedef struct tgr_wrapper tgr_wrapper;                   /* owns a delegate */
+typedef struct tgr_delegate tgr_delegate;                 /* what the runtime takes as a TFLite delegate */
+
+/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+
+enum { TGR_OK = 0, TGR_INVALID_ARGUMENT = 1, TGR_FAILURE = 3, TGR_UNSUPPORTED = 5, TGR_WRONG_VERSION = 8 };  /* status */
+enum { TGR_ON_CPU = 1, TGR_ON_GPU = 2, TGR_ON_NPU = 4 };  /* hardware, as bits */
+enum { TGR_LIBRARY_FOLDER = 22 };                         /* tags of an environment's options */
+enum { TGR_TEXT = 8, TGR_POINTER = 9 };                   /* kinds of tgr_any */
+enum { TGR_MAJOR = 1 };                                   /* of all tables here */
+
+/* ---- data ------------------------------------------------------------------------------------------------------------ */
+
+/* Each table begins with it. Minor versions append members; `bytes` says where a table ends. */
+typedef struct tgr_header {
+  uint16_t bytes, major, minor, unused_reserved;
+} tgr_header; /* 8 bytes */
+
+typedef struct tgr_any {
+  int32_t kind;
+  const char *text;                /* at 8; where the kind is TGR_TEXT */
+} tgr_any; /* 16 bytes */
+
+typedef struct tgr_version {
+  int32_t major, minor, patch;
+} tgr_version; /* 12 bytes */
+
+/* ---- the runtime's table ----------------------------------------------------------------------------------------------- */
+
+typedef struct tgr_runtime {
+  tgr_header header;
+  void *unused_buffers[9];
+  int32_t (*get_opaque_options)(tgr_options *options, tgr_opaque_options **list); /* at 80 */
+  int32_t (*find_opaque_data)(tgr_opaque_options *list, const char *identifier, void **data); /* at 88 */
+  void *unused_destroy_options;
+  int32_t (*get_environment_options)(tgr_environment *environment, tgr_environment_options **options); /* at 104 */
+  int32_t (*get_environment_value)(tgr_environment_options *options, int32_t tag, tgr_any *value); /* at 112 */
+  void *unused_gpu_environment[3];
+  int32_t (*wrap_delegate)(tgr_delegate *delegate, void (*destroy)(tgr_delegate *delegate), tgr_wrapper **wrapper); /* at 144 */
+} tgr_runtime; /* 152 bytes */
+
+/* ---- what an accelerator is ------------------------------------------------------------------------------------------- */
+
+/* Handlers for buffers of the accelerator's own. */
+typedef struct tgr_handlers {
+  tgr_header header;
+  void *unused_functions[6];       /* create, destroy, lock, unlock, clear, import */
+  int32_t unused_tags[2];          /* at 56; options of an environment that have its device and queue */
+  size_t kind_count;               /* at 64; at most 15 */
+  int32_t kinds[16];               /* at 72 */
+} tgr_handlers; /* 136 bytes */
+
+typedef struct tgr_definition {
+  tgr_header header;
+  int32_t (*get_name)(const tgr_accelerator *accelerator, const char **name); /* at 8 */
+  int32_t (*get_version)(const tgr_accelerator *accelerator, tgr_version *version); /* at 16 */
+  int32_t (*get_hardware)(const tgr_accelerator *accelerator, int32_t *bits); /* at 24 */
+  int32_t (*get_compiles)(const tgr_accelerator *accelerator, bool *compiles); /* at 32; its delegate compiles models */
+  int32_t (*create_delegate)(const tgr_runtime *runtime, tgr_environment *environment, const tgr_accelerator *accelerator,
+                             tgr_options *options, tgr_wrapper **wrapper); /* at 40 */
+  void *unused_metrics[2];         /* start and stop; may be NULL */
+  tgr_handlers handlers;           /* at 64 */
+} tgr_definition; /* 200 bytes */
+
+/* ---- the symbol that the runtime looks up -------------------------------------------------------------------------------- */
+
+extern const tgr_definition LiteRtAcceleratorImpl;
