@@ -209,9 +209,9 @@ def execute(words: Sequence[str], as_json: bool, **arguments: Any) -> None:
 def enable(no_onnxruntime: bool, as_json: bool) -> None:
     """Register the plugin with the hosts in every program of this environment.
 
-    TFLite hosts then accept load_delegate("tflgpu"), and ONNX Runtime accepts
-    "TflGpuExecutionProvider", without an import of the plugin. Programs still have to ask for it;
-    `tflgpu exec` does that for them."""
+    TFLite hosts then accept load_delegate("tflgpu"), LiteRT's CompiledModel takes this plugin for
+    the GPU, and ONNX Runtime accepts "TflGpuExecutionProvider", without an import of the plugin.
+    Programs still have to ask for it; `tflgpu exec` does that for them."""
     from tflgpu_plugin.cli import enable as switch
 
     path = switch.enable(not no_onnxruntime)

@@ -53,7 +53,8 @@ def usable(_context: object, _parameter: object, given: Iterable[str]) -> dict[s
 
 host_option = click.option(
     "--host",
-    help="tflite-runtime, ai-edge-litert or onnxruntime; by default the host that reads the model.",
+    help="tflite-runtime, ai-edge-litert, litert (its CompiledModel) or onnxruntime; by default "
+    "the host that reads the model.",
 )
 option_pairs = click.option(
     "--option",

@@ -26,8 +26,8 @@ TAKEN = ("float32", "float16", "int32", "int8", "uint8", "bool")
 
 
 class Accelerator:
-    """What `load_delegate` returns: the options of the model that is made with it, which has the
-    report."""
+    """The options of a model, which `load_delegate` returns in place of a delegate. The model that
+    is made with it has the report."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.environment = tflgpu_plugin.litert_environment(**options)

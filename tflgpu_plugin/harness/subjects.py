@@ -22,8 +22,9 @@ def is_onnx(path: Path, host: str | None) -> bool:
             )
         return False
     if host not in (None, onnx.HOST):
-        if host.replace("_", "-") not in hosts.PACKAGES:
-            names = ", ".join([*hosts.PACKAGES, onnx.HOST])
+        known = [*hosts.PACKAGES, hosts.COMPILED]
+        if host.replace("_", "-") not in known:
+            names = ", ".join([*known, onnx.HOST])
             raise BadInput(f"There is no host {host}. The hosts are: {names}.")
         raise BadInput(f"{host} does not read ONNX files; leave --host out.")
     if reason := onnx.missing():
