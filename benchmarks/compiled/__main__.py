@@ -1,6 +1,9 @@
 """python -m benchmarks.compiled check: compiles every kernel of the conformance cases with AMD's
 compiler and prints its registers and waves.
 
+python -m benchmarks.compiled translated: translates these kernels to the languages of D3D12 and
+Metal, and compiles those for D3D12 (every N-th with --sample N).
+
 python -m benchmarks.compiled estimates: predicts by a model the time of the seeded networks in
 ours, in ncnn and in onnxruntime's WebGPU provider; with --models, of TFLite and ONNX models in ours
 and, where an .npz beside an ONNX model has its inputs, in the latter."""
@@ -15,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.compiled import models
+from benchmarks.compiled import models, translated
 from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Made
 from benchmarks.compiled.driver import compiled, look
 from benchmarks.compiled.kernels import of_cases
@@ -150,7 +153,7 @@ def _kernels(found: Estimate, most: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compiled", description=__doc__)
-    parser.add_argument("what", choices=("check", "estimates"))
+    parser.add_argument("what", choices=("check", "translated", "estimates"))
     parser.add_argument("--families", nargs="+", metavar="NAME", help="of GPUs, as RADV calls them")
     parser.add_argument("--networks", nargs="+", choices=[*GRAPHS], help="only these")
     parser.add_argument(
@@ -161,6 +164,7 @@ def main() -> int:
         help="estimates with these settings, too",
     )
     parser.add_argument("--top", type=int, default=0, help="slowest dispatches that are shown")
+    parser.add_argument("--sample", type=int, default=1, metavar="N", help="compile every N-th")
     parser.add_argument("--models", nargs="+", type=Path, help="TFLite and ONNX files")
     parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=[*PEERS], metavar="NAME")
     given = parser.parse_args()
@@ -170,6 +174,8 @@ def main() -> int:
         if given.models:
             told = partial(_kernels, most=given.top)
             return models.table(given.models, given.families, given.peers, told)
+        if given.what == "translated":
+            return translated.check(of_cases(), given.sample)
         return check(given) if given.what == "check" else table(given)
     except Unavailable as error:
         print(f"NOT RUN: {error}")

@@ -119,6 +119,7 @@ BAD = {
         "v += load_x(k);", "let s = vec4i(load_x(k)); v += vec4f(vec4i(k) % s);"
     ),
     "main takes the remainder": GOOD.replace("v += load_x(k);", "v += f32(i32(k) % i32(wid.x));"),
+    "zero value of an alias": GOOD.replace("v += load_x(k);", "v += vector_x();"),
     "neither a number": GOOD.replace("@workgroup_size(64)", "@workgroup_size(width)"),
 }  # fmt: skip
 

@@ -201,6 +201,14 @@ def _signed(text: str, name: str) -> bool:
     return bool(re.search(rf"\b{name}\s*(?::\s*{kind}\b|=\s*{kind}\s*\()", text))
 
 
+def zeros_of_aliases(kernel: Kernel) -> Iterator[str]:
+    """Yields a message for each `vector_x()`: the library that translates kernels for D3D12 may
+    define the function for this zero value twice, under one name, if the type itself also has one.
+    """
+    for found in re.finditer(r"\b(?:vector|scalar)_\w+\(\s*\)", kernel.text):
+        yield f"{found[0]} is the zero value of an alias; write the zero"
+
+
 RULES: tuple[Callable[[Kernel], Iterator[str]], ...] = (
     loops_with_literal_counts,
     workgroup_size,
@@ -211,4 +219,5 @@ RULES: tuple[Callable[[Kernel], Iterator[str]], ...] = (
     memory_through_accessors,
     uniform_block,
     unsigned_remainders,
+    zeros_of_aliases,
 )

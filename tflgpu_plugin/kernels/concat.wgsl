@@ -37,7 +37,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   if (c < p.run) {
     put_y(o, load_x(b * p.row + (c / 4u) * 4u * p.spatial + 4u * s + c % 4u));
   } else if (b >= p.tail_from) {
-    put_y(o, scalar_y());
+    put_y(o, scalar_y(0));
   }
 {% endif %}
 }

@@ -139,8 +139,8 @@ fn pow_exact(v: vec4f, e: vec4f) -> vec4f {
   let infinite = bitcast<vec4f>(vec4u(0x7f800000u) | (bitcast<vec4u>(v) & vec4u(0u)));
   let size = select(power_of_magnitude(a, e), select(vec4f(0.0), infinite, grows), ends);
   let minus = bitcast<vec4u>(v) >= vec4u(0x80000000u);  // true for -0, too
-  let signed = select(size, -size, minus & odd);
-  let known = select(signed, not_a_number(v), v < vec4f(0.0) & !whole & !is_infinite(v) & !is_infinite(e));
+  let power = select(size, -size, minus & odd);
+  let known = select(power, not_a_number(v), v < vec4f(0.0) & !whole & !is_infinite(v) & !is_infinite(e));
   let nan = select(known, not_a_number(v), is_nan(v) | is_nan(e));
   let far = select(vec4f(0.0), infinite, (a > vec4f(1.0)) == (e > vec4f(0.0)));
   let limit = select(nan, select(far, vec4f(1.0), a == vec4f(1.0)), is_infinite(e) & !is_nan(v));

@@ -11,8 +11,8 @@ fn comes_first(a: Found, b: Found) -> bool {
 
 {% include "each_row.wgsl" %}
   let start = min(row, p.rows - 1u) * p.stride;
-  var before = Found(scalar_x(), 0u);
-  var value = vector_x();
+  var before = Found(scalar_x(0), 0u);
+  var value = vector_x(0);
   var index = vec4i();
   for (var n = 0u; n < p.wanted; n++) {
     var best = Found(p.worst, p.count);
@@ -46,7 +46,7 @@ fn comes_first(a: Found, b: Found) -> bool {
       let at = row * p.slices + n / 4u;
       store_out(at, epilogue_out(0u), value);
       store_indices(at, epilogue_indices(0u), index);
-      value = vector_x();
+      value = vector_x(0);
       index = vec4i();
     }
   }

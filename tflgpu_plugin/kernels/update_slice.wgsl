@@ -52,7 +52,7 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
 {% endfor %}
   var v = load_x(i);
 {% if ends %}
-  v = select(v, vector_out(), after);
+  v = select(v, vector_out(0), after);
 {% endif %}
 {% if rows %}
   if (kept == 0u) {
