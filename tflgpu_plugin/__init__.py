@@ -258,7 +258,8 @@ def _create(keys: int, values: int, count: int, err: int) -> int:
     try:
         return _threads.run_for_caller(_library.tg_caller_thread(), create)
     except BaseException as error:  # native code takes no exception
-        text = str(error).encode(errors="replace")[: _TEXT_BYTES - 1] + b"\0"
+        text = str(error).encode(errors="replace")[: _TEXT_BYTES - 1]
+        text = text.decode(errors="ignore").encode() + b"\0"
         _ctypes.memmove(err, text, len(text))
         return 0
 

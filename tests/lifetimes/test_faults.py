@@ -47,6 +47,7 @@ SAMPLES = {
         ("states", "mapping", 0, 3, ""),
         ("states", "loss", 7, 60, ""),
         ("recorded states", "mapping", 2, 3, ""),
+        ("untimed states", "queries", 0, 1, ""),
         ("interpreter", "loss", 4, 23, ""),
         ("new interpreter", "buffer", 0, 7, ""),
         ("new interpreter", "shader", 1, 2, ""),
@@ -62,7 +63,7 @@ MUST = {
     "interpreters": {
         "small states, loss: right", "states, loss: device was lost",
         "states, mapping: changed the states on the GPU, and then failed",
-        "recorded states, mapping: right",
+        "recorded states, mapping: right", "untimed states, queries: right",
         "interpreter, loss: right", "new interpreter, shader: right",
     },
 }  # fmt: skip

@@ -189,6 +189,17 @@ def test_shapes_that_cannot_be_built_are_refused_when_run(made: Make, spec: Spec
     assert running.prepare() == [OK] and not running.invoke()
 
 
+def test_a_plan_that_is_not_kept_is_not_said_to_be_absent(
+    made: Make, spec: Spec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To allocate tensors again would not help."""
+    running = started(made, spec, values=(V,))
+    monkeypatch.setattr(running, "build", lambda *_: None)
+    running.shape(X, (4, 4))
+    sentence = "tflgpu: The plan for these input shapes could not be kept."
+    assert running.invoke() == sentence
+
+
 def test_shapes_that_are_only_looked_at_choose_the_plan(made: Make, spec: Spec) -> None:
     running = started(made, spec, shape_only=(V,))
     assert not running.invoke()

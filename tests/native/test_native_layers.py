@@ -31,6 +31,7 @@ FUNCTION = re.compile(r"^(?!static\b)[A-Za-z_][\w *]*[ *](\w+)\([^;{]*\)\s*\{", 
 VARIABLE = re.compile(
     r"^(?!static\b|typedef\b|extern\b)[a-z][\w *]*[ *](\w+)( = .*|;)$", re.MULTILINE
 )
+LONGEST = 132  # characters of a line
 
 
 def sources(pattern: str) -> dict[str, str]:
@@ -196,3 +197,10 @@ def test_no_file_that_the_library_opens_reaches_other_programs() -> None:
     pipe2, pipe = (texts["platform/posix.c"].split(call, 1)[1] for call in ("pipe2(", "pipe("))
     assert pipe2.startswith("probe->ends, O_CLOEXEC)")
     assert "fcntl(probe->ends[i], F_SETFD, FD_CLOEXEC)" in pipe.split("}", 1)[0]
+
+
+def test_no_line_is_longer_than_a_screen() -> None:
+    for path in NATIVE.glob("*/*.[ch]"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        long = [number for number, line in enumerate(lines, 1) if len(line) > LONGEST]
+        assert not long, f"{path.name}: {long}"

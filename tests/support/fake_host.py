@@ -33,6 +33,7 @@ class Host:
     makes: tuple[tuple[int, int], ...] = ((X, Y),)
     stays: bool = False
     shape_only: tuple[int, ...] = ()
+    values: tuple[int, ...] = ()
     states: tuple[int, ...] = ()
     keeps_states: bool = False
     explicit: bool = True
@@ -159,7 +160,8 @@ class Host:
         for number, (source, target) in enumerate(self.makes):
             lists = {
                 "node": list(NODES) if number == 0 else [9], "input": [source], "output": [target],
-                "shape_only": list(self.shape_only), "state": list(self.states),
+                "shape_only": [*self.shape_only, *self.values], "state": list(self.states),
+                "value": list(self.values),
             }  # fmt: skip
             given = ffi.new("tg_kernel_spec *", {"number": number})
             given.keeps_states = self.keeps_states

@@ -219,6 +219,15 @@ class Recorded(States):
             super().work()
 
 
+class Untimed(Recorded):
+    """A profile whose timestamps cannot be taken: its runs are on the GPU all the same."""
+
+    def work(self) -> None:
+        super().work()
+        for partition in tflgpu_plugin.report(self.delegate).partitions:
+            assert not partition.host_runs and not partition.failures, partition
+
+
 CASES = {
     "session": Session,
     "new session": NewSession,
@@ -230,6 +239,7 @@ CASES = {
     "states": States,
     "small states": SmallStates,
     "recorded states": Recorded,
+    "untimed states": Untimed,
 }
 
 

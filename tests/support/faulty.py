@@ -12,7 +12,7 @@ SOURCE = """
 #include "core/internal.h"
 #define PUBLIC __attribute__((visibility("default")))
 
-enum { NOTHING, LOSS, BUFFER, SHADER, PIPELINE, INTERNAL, MAPPING, KINDS };
+enum { NOTHING, LOSS, BUFFER, SHADER, PIPELINE, INTERNAL, MAPPING, QUERIES, KINDS };
 static tgi_wgpu_table real;
 static atomic_int left = -1, kind;
 static _Atomic(tg_device *) victim;
@@ -80,6 +80,13 @@ static WGPUFuture map(WGPUBuffer buffer, WGPUMapMode mode, size_t offset, size_t
   return (WGPUFuture){0};
 }
 
+static WGPUQuerySet create_queries(WGPUDevice device, WGPUQuerySetDescriptor const *descriptor) {
+  WGPUQuerySetDescriptor wrong = *descriptor;
+  wrong.count = 1 << 20;
+  bool failing = fails(QUERIES, "DeviceCreateQuerySet");
+  return real.DeviceCreateQuerySet(device, failing ? &wrong : descriptor);
+}
+
 static WGPUFuture request(WGPUAdapter adapter, WGPUDeviceDescriptor const *descriptor,
                           WGPURequestDeviceCallbackInfo info) {
   uncaptured = descriptor->uncapturedErrorCallbackInfo;
@@ -111,6 +118,7 @@ static void install(void) {
   tgi_wgpu.DeviceCreateShaderModule = create_module;
   tgi_wgpu.DeviceCreateComputePipeline = create_pipeline;
   tgi_wgpu.BufferMapAsync = map;
+  tgi_wgpu.DeviceCreateQuerySet = create_queries;
   tgi_wgpu.AdapterRequestDevice = request;
   tgi_wgpu.AdapterGetLimits = get_limits;
 }
@@ -153,7 +161,7 @@ LEAST = (
     "maxBindingsPerBindGroup=1000", "minStorageBufferOffsetAlignment=256",
     "minUniformBufferOffsetAlignment=256",
 )  # fmt: skip
-KINDS = ("nothing", "loss", "buffer", "shader", "pipeline", "internal", "mapping")
+KINDS = ("nothing", "loss", "buffer", "shader", "pipeline", "internal", "mapping", "queries")
 
 
 def build(folder: Path) -> Path:

@@ -28,22 +28,22 @@ SHAPE, FEEDS = (4, 4), {"x": np.ones((4, 4), np.float32)}
 NAMES = "first", "on_the_cpu", "second"
 
 
-def model() -> bytes:
+def model(names: tuple[str, str, str]) -> bytes:
     nodes = [
-        onnx_models.node("MatMul", ["x", "w"], ["a"], name=NAMES[0]),
-        onnx_models.node("Relu", ["a"], ["b"], name=NAMES[1]),
-        onnx_models.node("MatMul", ["b", "w"], ["c"], name=NAMES[2]),
+        onnx_models.node("MatMul", ["x", "w"], ["a"], name=names[0]),
+        onnx_models.node("Relu", ["a"], ["b"], name=names[1]),
+        onnx_models.node("MatMul", ["b", "w"], ["c"], name=names[2]),
     ]
     weights = {"w": np.linspace(-1, 1, 16).astype(np.float32).reshape(SHAPE)}
     return onnx_models.model(nodes, {"x": SHAPE}, {"c": SHAPE}, weights)
 
 
-def session(folder: Path | None) -> Any:
+def session(folder: Path | None, names: tuple[str, str, str] = NAMES) -> Any:
     """Returns a session of two partitions, profiled in this folder."""
     settings = onnx.settings(optimized=False)
     if folder is not None:
         settings.enable_profiling, settings.profile_file_prefix = True, str(folder / "profile")
-    return onnx.opened(model(), settings, {"force": "1", "exclude": NAMES[1]})
+    return onnx.opened(model(names), settings, {"force": "1", "exclude": names[1]})
 
 
 def events(session: Any) -> list[dict[str, Any]]:
@@ -75,6 +75,18 @@ def test_a_profile_ends_when_its_session_does(tmp_path: Path) -> None:
     del one
     (written,) = tmp_path.iterdir()
     assert any(event["cat"] == "Kernel" for event in json.loads(written.read_text()))
+
+
+@pytest.mark.parametrize("letter", ["\u00e9", "\u5bbd", "\U0001d54f"])
+@pytest.mark.parametrize("start", range(4))
+def test_long_names_end_with_a_whole_character(tmp_path: Path, letter: str, start: int) -> None:
+    """A profile is UTF-8, also where a name is cut."""
+    long = "a" * start + 300 * letter
+    one = session(tmp_path, (long, NAMES[1], "short"))
+    one.run(None, FEEDS)
+    first = next(event["name"] for event in events(one) if event["cat"] == "Kernel")
+    assert "\ufffd" not in first and len(first.encode()) > 500
+    assert first.partition(": ")[2] == long[: len(first.partition(": ")[2])]
 
 
 def test_runs_after_the_end_are_not_in_a_profile(tmp_path: Path) -> None:

@@ -3,12 +3,23 @@
 
 #include "core/internal.h"
 
+void tgi_trim(char *text) {
+  enum { CONTINUES = 0x80, FIRST = 0xC0 };               /* the two highest bits of bytes of a character that has several */
+  size_t end = strlen(text), at = end, most = end < 4 ? end : 4;
+  while (end - at < most && ((unsigned char)text[at - 1] & FIRST) == CONTINUES) at--;
+  if (end - at == most || ((unsigned char)text[at - 1] & FIRST) != FIRST) return;
+  unsigned char first = (unsigned char)text[at - 1];
+  size_t continued = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : 1;
+  if (end - at < continued) text[at - 1] = 0;
+}
+
 int tgi_fail(tg_error *err, const char *format, ...) {
   if (err) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
+    tgi_trim(err->text);
     err->no_memory = 0;
   }
   return 1;
@@ -48,4 +59,5 @@ void tgi_readable(WGPUStringView message, char *text, size_t size) {
     left -= skip;
   }
   text[used] = 0;
+  tgi_trim(text);
 }

@@ -20,7 +20,7 @@
 #include "core/recorder.h"
 #pragma GCC visibility pop
 
-_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, "the hosts' layouts are known for 64-bit systems only");
+_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, "hosts' layouts are those of 64-bit systems");
 
 /* ---- wgpu.c: wgpu's functions ------------------------------------------------------------------------------------ */
 
@@ -78,6 +78,7 @@ bool tgi_is_open(void);            /* whether the process is neither exiting nor
  * the driver may have registered exit handlers of its own, because the newest handler runs first. */
 void tgi_register_exit(void);
 
+void tgi_trim(char *text);         /* removes a character at the end of a text (UTF-8) that was cut inside of it */
 /* Writes a sentence to err; returns 1, the status of failure. */
 int tgi_fail(tg_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define tgi_none(...) (tgi_fail(__VA_ARGS__), NULL)
@@ -85,7 +86,7 @@ int tgi_no_memory(tg_error *err, const char *what);   /* "Not enough memory for 
 /* Writes wgpu's message on one line, without its scaffolding ("Validation Error", "Caused by:"). */
 void tgi_readable(WGPUStringView message, char *text, size_t size);
 
-/* ---- memory.c: memory that is freed with its owner ---------------------------------------------------------------------------- */
+/* ---- memory.c: memory that is freed with its owner --------------------------------------------------------------------------- */
 
 typedef struct tgi_piece tgi_piece;
 
@@ -314,7 +315,7 @@ void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, const W
 /* Encodes and submits steps, and closes the scope; with the lock held. */
 int tgi_submit_steps(tg_device *device, unsigned mark, const tgi_step *steps, size_t count, tgi_ticket *ticket, tg_error *err);
 
-/* ---- bindings.c, replay.c, reshape.c, run.c, slots.c, timestamps.c ---------------------------------------------------------------------- */
+/* ---- bindings.c, replay.c, reshape.c, run.c, slots.c, timestamps.c ----------------------------------------------------------- */
 
 typedef struct tgi_slot {
   tg_buffer *buffer;               /* large enough for every shape that the plan accepts */

@@ -121,7 +121,7 @@ static void wait_for_earlier(tg_replay *replay, WGPUSubmissionIndex index) {
 static int finish(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
   if (!ticket->mapped) {
     wait_for_earlier(r->replay, ticket->index);
-    if (r->timestamps) tgi_wait(r->replay->device, ticket->index);   /* so that a profile has the time of its end */
+    if (r->timestamping) tgi_wait(r->replay->device, ticket->index);   /* so that a profile has the time of its end */
     r->traffic.finished = tgi_now();
     return 0;
   }
@@ -131,13 +131,14 @@ static int finish(tgi_run *r, tgi_ticket *ticket, tg_error *err) {
   return tgi_ports_take_outputs(r, err);
 }
 
-/* Runs the replay; with the run lock held. Where only the timestamps cannot be read, the run has succeeded, because the host's
- * kernels would repeat one that failed. */
+/* Runs the replay; with the run lock held. Where only its timestamps cannot be taken or read, the run has succeeded, because the
+ * host's kernels would repeat one that failed. */
 static int run_locked(tgi_run *r, tg_error *err) {
   tgi_ticket ticket;
   tgi_ports_take_back(r->replay);
   if (tgi_reshape(r->replay, r->setting, err) || tgi_ports_check(r, err)) return 1;
-  if (r->timestamps && tgi_timestamps_ready(r->replay, err)) return 1;
+  bool wanted = r->timestamping != TGI_NO_TIMESTAMPS;
+  if (wanted && tgi_timestamps_ready(r->replay, err)) r->timestamping = TGI_NO_TIMESTAMPS;
   tgi_ports_write_mapped(r);
   if (submit(r, &ticket, err)) return 1;
   r->replay->states_are_ahead = r->keeps_states;
@@ -145,7 +146,8 @@ static int run_locked(tgi_run *r, tg_error *err) {
   r->replay->states_are_ahead = false;
   r->traffic.nanoseconds = tgi_now() - r->traffic.start;
   if (r->replay->repeats < UINT32_MAX) r->replay->repeats++;
-  r->traffic.untimed = r->timestamps && tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err);
+  bool timed = r->timestamping && !tgi_timestamps_read(r->replay, r->steps, r->timestamping, r->timestamps, err);
+  r->traffic.untimed = wanted && !timed;
   return 0;
 }
 

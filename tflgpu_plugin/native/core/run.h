@@ -7,7 +7,7 @@
 typedef struct tgi_traffic {
   uint64_t uploaded, downloaded, copied, nanoseconds;
   uint64_t start, submitted, finished;   /* see tg_recorded */
-  bool untimed;                    /* the run succeeded, but its timestamps could not be read */
+  bool untimed;                    /* the run succeeded, but its timestamps could not be taken or read */
 } tgi_traffic;
 
 int tgi_replay_run(tg_replay *replay, const tgi_setting *setting, const tgi_ports *ports, const tg_run_options *options,

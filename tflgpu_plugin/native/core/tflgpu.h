@@ -163,7 +163,7 @@ typedef struct tg_port {
   void *host;
   tg_buffer *device;
   uint64_t offset;
-  uint64_t bytes;                  /* size of the host's tensor: a run whose plan has another size fails before it reads or writes */
+  uint64_t bytes;                  /* size of the host's tensor: a run whose plan has another one fails before it reads or writes */
 } tg_port;
 
 typedef struct tg_run_options {
@@ -284,11 +284,11 @@ size_t tg_tflite_bytes(const void *from, char *to, size_t size);
 void tg_tflite_library(void *context, char *path, size_t size);
 
 /* A kernel, which is made inside the prepare callback: one for each partition. Tensor and node indices are the host's.
- * inputs: non-constant inputs in port order, without states. stays[i]: output i is read by another partition of ours, so it
- * stays on the device and is fetched when another node reads it. states: variable tensors. keeps_states: the states stay on the
- * device between runs; the program calls tg_tflite_show_state before it looks at one. shape-only inputs: tensors whose
- * shape alone is read. values: those of them whose numbers select the plan, too, up to TG_MAX_NUMBERS each. callers: those of the nodes that run other graphs of the model. names: the operators of the nodes in
- * the order of their numbers, one per line; NULL where they are not known. */
+ * inputs: non-constant inputs in port order, without states. stays[i]: output i is read by another partition of ours, so it stays
+ * on the device and is fetched when another node reads it. states: variable tensors. keeps_states: they stay on the device between
+ * runs; programs call tg_tflite_show_state before they look at one. shape-only inputs: tensors whose shape alone is read. values:
+ * those of them whose numbers select the plan, too, up to TG_MAX_NUMBERS each. callers: the nodes that run other graphs of the
+ * model. names: the operators of the nodes in the order of their numbers, one per line; NULL where they are not known. */
 typedef struct tg_kernel_spec {
   int64_t number;
   const int32_t *node_list; size_t node_count;

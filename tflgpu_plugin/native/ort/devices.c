@@ -69,7 +69,8 @@ static tgo_pairs *describe(const tgo_api *api, const tg_ort_adapter *from, size_
 }
 
 /* Returns the host's own entry for this adapter, if it has found the GPU. */
-static const tgo_hardware *match(const tgo_api *api, const tg_ort_adapter *wanted, const tgo_hardware *const *hardware, size_t count) {
+static const tgo_hardware *match(const tgo_api *api, const tg_ort_adapter *wanted, const tgo_hardware *const *hardware,
+                                 size_t count) {
   for (size_t i = 0; i < count; i++)
     if (api->get_device_kind(hardware[i]) == TGO_GPU && api->get_device_vendor_id(hardware[i]) == wanted->vendor_id &&
         api->get_device_id(hardware[i]) == wanted->device_id)

@@ -37,6 +37,7 @@ static int add_run(const profiler *p, tgo_events *events, const tg_recorded *run
     size_t length = strcspn(label, "\n");
     char name[MAX_LABEL];
     snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name - 1), label);
+    tgi_trim(name);
     if (add(p, events, TGO_KERNEL_EVENT, name, run->finished - (behind - at[0]), run->finished - (behind - at[1]), err)) return 1;
     label += length + (label[length] == '\n');
   }

@@ -277,8 +277,11 @@ static tgo_status *run_elsewhere(const call *c, int *failed) {
     *failed = status != NULL;
     return status;
   }
-  char both[sizeof err.text];
-  snprintf(both, sizeof both, "%.1800s onnxruntime's own kernels could not be used instead: %.1800s", text, err.text);
+  char first[1801], both[sizeof err.text];
+  snprintf(first, sizeof first, "%.1800s", text);
+  tgi_trim(first);
+  snprintf(both, sizeof both, "%s onnxruntime's own kernels could not be used instead: %.1800s", first, err.text);
+  tgi_trim(both);
   return tgi_coded_status(c->api, c->code, both);
 }
 

@@ -7,6 +7,7 @@ tgo_status *tgi_coded_status(const tgo_api *api, int code, const char *text) {
   if (code == TGO_EP_FAIL && tgi_is_forked()) code = TGO_FAIL;
   char line[sizeof(tg_error) + 8];
   snprintf(line, sizeof line, "tflgpu: %s", text);
+  tgi_trim(line);
   return api->create_status(code, line);
 }
 

@@ -59,6 +59,12 @@ void *tgi_symbol(void *library, const char *name);
 void tgi_library_of(const void *code, char *path, size_t size);
 void *tgi_process_symbol(const char *name);  /* from any library of the process */
 
+/* ---- memory that crosses libraries -------------------------------------------------------------------------------- */
+
+/* Memory that this library allocates and a host frees, or the other way round: from the heap that their C runtimes share. */
+void *tgi_shared_alloc(size_t bytes);
+void tgi_shared_free(void *memory);
+
 /* ---- memory that may be invalid ----------------------------------------------------------------------------------- */
 
 typedef struct tgi_probe {

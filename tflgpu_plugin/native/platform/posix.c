@@ -141,6 +141,9 @@ void tgi_library_of(const void *code, char *path, size_t size) {
 
 void *tgi_process_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
+void *tgi_shared_alloc(size_t bytes) { return malloc(bytes); }
+void tgi_shared_free(void *memory) { free(memory); }
+
 /* The kernel copies the memory into a pipe: for an invalid address it returns an error instead of ending the process. */
 bool tgi_probe_open(tgi_probe *probe) {
 #ifdef __linux__

@@ -100,6 +100,10 @@ void *tgi_process_symbol(const char *name) {
   return found;
 }
 
+/* Every C runtime since that of Visual Studio 2015 allocates from the heap of the process. */
+void *tgi_shared_alloc(size_t bytes) { return HeapAlloc(GetProcessHeap(), 0, bytes); }
+void tgi_shared_free(void *memory) { HeapFree(GetProcessHeap(), 0, memory); }
+
 bool tgi_probe_open(tgi_probe *probe) { return probe != NULL; }
 
 size_t tgi_probe_copy(const tgi_probe *probe, const void *from, void *to, size_t most) {

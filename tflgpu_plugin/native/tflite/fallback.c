@@ -50,7 +50,7 @@ static size_t bytes_of(int32_t type, const tgl_ints *dims) {
 }
 
 static void drop_memory(fallback *f, size_t index) {
-  free(f->memory[index]);
+  tgi_shared_free(f->memory[index]);
   f->memory[index] = NULL;
   if (f->owned[index]) f->tensors[index].data = NULL;
 }
@@ -58,7 +58,7 @@ static void drop_memory(fallback *f, size_t index) {
 static int32_t take_memory(fallback *f, size_t index, size_t bytes) {
   tgl_tensor *tensor = &f->tensors[index];
   drop_memory(f, index);
-  if (bytes <= PTRDIFF_MAX) f->memory[index] = malloc(bytes + 2 * ALIGNMENT);
+  if (bytes <= PTRDIFF_MAX) f->memory[index] = tgi_shared_alloc(bytes + 2 * ALIGNMENT);
   f->starved |= !f->memory[index] && bytes <= PTRDIFF_MAX;
   if (!f->memory[index]) return TGL_ERROR;
   tensor->data = (void *)(((uintptr_t)f->memory[index] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
@@ -66,8 +66,9 @@ static int32_t take_memory(fallback *f, size_t index, size_t bytes) {
   return TGL_OK;
 }
 
+/* Kernels free such lists, and make others that we free. */
 static tgl_ints *make_ints(int32_t size, const int32_t *data) {
-  tgl_ints *list = malloc(sizeof *list + ((size_t)size + 1) * sizeof *data);
+  tgl_ints *list = tgi_shared_alloc(sizeof *list + ((size_t)size + 1) * sizeof *data);
   if (!list) return NULL;
   list->size = size;
   if (size) memcpy(list->data, data, (size_t)size * sizeof *data);
@@ -85,11 +86,11 @@ static int32_t on_resize(tgl_context *context, tgl_tensor *tensor, tgl_ints *dim
   size_t index = (size_t)(tensor - f->tensors);
   if (tensor < f->tensors || index >= f->context.tensor_count || !f->owned[index]) {
     bool same = same_ints(tensor->dims, dims);
-    free(dims);
+    tgi_shared_free(dims);
     return same ? TGL_OK : TGL_ERROR;
   }
   bool kept = tensor->data && same_ints(tensor->dims, dims);
-  if (tensor->dims != dims) free(tensor->dims);
+  if (tensor->dims != dims) tgi_shared_free(tensor->dims);
   tensor->dims = dims;
   return kept ? TGL_OK : take_memory(f, index, bytes_of(tensor->type, dims));
 }
@@ -113,7 +114,7 @@ static int32_t on_add(tgl_context *context, int32_t count, int32_t *first) {
   return TGL_OK;
 }
 
-/* ---- the tensors --------------------------------------------------------------------------------------------------------------- */
+/* ---- the tensors ------------------------------------------------------------------------------------------------------------- */
 
 static bool own(fallback *f, size_t index) {
   tgl_tensor *tensor = &f->tensors[index];
@@ -145,7 +146,7 @@ static void close_fallback(fallback *f) {
   for (size_t i = 0; f->owned && i < f->context.tensor_count; i++) {
     if (!f->owned[i]) continue;
     drop_memory(f, i);
-    free(f->tensors[i].dims);
+    tgi_shared_free(f->tensors[i].dims);
   }
   tgi_memory_free(&f->lists);
 }
@@ -229,7 +230,7 @@ static int32_t give_memory(fallback *f, const tgl_ints *list, bool in_host) {
   return TGL_OK;
 }
 
-/* ---- running nodes -------------------------------------------------------------------------------------------------------------- */
+/* ---- running nodes ----------------------------------------------------------------------------------------------------------- */
 
 typedef struct running {
   fallback *f;
@@ -266,7 +267,7 @@ static void end(running *r, bool failed) {
   for (int32_t k = 0; scratch && k < scratch->size; k++)
     if (scratch->data[k] >= 0 && f->owned[scratch->data[k]]) drop_memory(f, (size_t)scratch->data[k]);
   if (r->one->registration.free) r->one->registration.free(r->in_host ? f->host : &f->context, r->node.known.user_data);
-  free(r->node.known.temporaries);
+  tgi_shared_free(r->node.known.temporaries);
 }
 
 static bool reads_unknown(const fallback *f, const tgl_node *node) {
@@ -332,7 +333,7 @@ bool tgi_has_shape(const tgl_tensor *tensor, int32_t rank, const int32_t *shape)
 bool tgi_set_open_shape(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
   if (!(tgi_has_shape(tensor, rank, shape) && tensor->data) && tgi_resize(context, tensor, rank, shape) != TGL_OK) return false;
   if (tensor->bytes) return true;
-  free(tensor->data);
+  tgi_shared_free(tensor->data);
   tensor->data = NULL;
   return true;
 }

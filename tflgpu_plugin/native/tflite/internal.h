@@ -48,7 +48,7 @@ struct tg_kernel {
   tg_kernel *next_keeper;          /* in the list of kernels with a keeper; under tgi_lock */
 };
 
-/* ---- kernel_plans.c: the plans of a kernel ------------------------------------------------------------------------------------ */
+/* ---- kernel_plans.c: the plans of a kernel ----------------------------------------------------------------------------------- */
 
 /* Whether the values that select a plan are known before the model runs. */
 bool tgi_values_are_known(const tg_kernel *kernel, const tgl_context *context);

@@ -169,7 +169,8 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
     bool open = tensor->allocation == TGL_IN_DYNAMIC;
-    if (!(open ? tgi_set_open_shape(context, tensor, shape[0], shape + 1) : has_shape(tensor, shape))) return wrong_shape(tensor, shape, err);
+    bool fits = open ? tgi_set_open_shape(context, tensor, shape[0], shape + 1) : has_shape(tensor, shape);
+    if (!fits) return wrong_shape(tensor, shape, err);
     if (tensor->bytes != plan->outputs[i]) return wrong_bytes(tensor, plan->outputs[i], err);
     if (stays(kernel, i, tensor)) continue;
     p->outputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};

@@ -69,11 +69,14 @@ tgi_plan *tgi_present_plan(tg_kernel *kernel, tgl_context *context, bool prepare
   tgi_plan *plan = NULL;
   if (!read_key(kernel, context, &of, err)) {
     plan = tgi_plan_find(&kernel->base, of.list, of.count);
-    if (prepares ? !plan || !plan->replay : !plan && kernel->base.arity.values) {
+    bool builds = prepares ? !plan || !plan->replay : !plan && kernel->base.arity.values;
+    if (builds) {
       tgi_plan_release(plan);
+      err->text[0] = 0;
       plan = build(kernel, &of, err);
     }
-    if (!plan) tgi_fail(err, "There is no plan for these input shapes; call allocate_tensors().");
+    if (!plan && !builds) tgi_fail(err, "There is no plan for these input shapes; call allocate_tensors().");
+    else if (!plan && !err->text[0]) tgi_fail(err, "The plan for these input shapes could not be kept.");
   }
   free(of.list);
   return plan;

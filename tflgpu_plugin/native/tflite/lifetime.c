@@ -90,6 +90,7 @@ void tgi_operator_name(const tg_kernel *kernel, int32_t node, char *text, size_t
   }
   if (line && *line) snprintf(text, size, "%.*s", (int)strcspn(line, "\n"), line);
   else snprintf(text, size, "an operator of the host");
+  tgi_trim(text);
 }
 
 tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error *err) {
