@@ -19,6 +19,7 @@ from tflgpu_plugin.providers import BuildError, Imported, Partition, callbacks, 
 from . import compiled_shapes, context, ops, sessions, snapshot
 from .grouping import Grouping
 from .host import Host
+from .names import DROPPED
 from .partition_model import hand_over
 from .reader import TABLE
 from .snapshot import Snapshot
@@ -57,7 +58,7 @@ def create(keys: Any, values: Any, count: int, adapters: Any, adapter_count: int
     given = callbacks.pairs(keys, values, count)
     sessions.failed("")
     try:
-        own = {k: v for k, v in given.items() if not k.startswith(context.PREFIX)}
+        own = {k: v for k, v in given.items() if not k.startswith(context.PREFIX) and v != DROPPED}
         options = providers.parse(own)
         if options.adapter is None and adapter_count:
             options = replace(options, adapter=str(adapters[0]))

@@ -5,3 +5,5 @@ from __future__ import annotations
 EP_NAME = "TflGpuExecutionProvider"
 LIBRARY_NAME = "tflgpu"
 INSTALL = "pip install 'onnxruntime>=1.24.4'"
+PREFIX = "ep.tflgpuexecutionprovider."  # of our options in session options
+DROPPED = "(not given)"  # the value of an option that session options have from before

@@ -3,7 +3,7 @@ plugin."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import BoundArguments
 from typing import Any
 
@@ -86,7 +86,7 @@ def _with_ours(preference: Any, arguments: BoundArguments) -> BoundArguments | N
         preference.fail("session", error)
         return None
     attempt = BoundArguments(arguments.signature, arguments.arguments.copy())
-    own = dict(preference.options)
+    own = {**preference.options, **_of_ours(names, options or listed)}
     listed = _others(names, listed)
     if options:
         attempt.arguments["providers"] = [EP_NAME, *listed]
@@ -109,6 +109,16 @@ def _on_cpu(names: Sequence[Any]) -> bool:
 
     available = onnxruntime.get_available_providers()
     return bool(names) and all(name in AVAILABLE for name in names if name in available)
+
+
+def _of_ours(names: Sequence[Any], of_each: Sequence[Any]) -> dict[Any, Any]:
+    """Returns the options that the program itself gives our provider, in either argument."""
+    found: dict[Any, Any] = {}
+    for name, one in zip(names, of_each, strict=False):
+        more = one[-1] if isinstance(one, tuple) and one else one
+        if name == EP_NAME and isinstance(more, Mapping):
+            found.update(more)
+    return found
 
 
 def _others(names: Sequence[Any], of_each: Sequence[Any]) -> list[Any]:

@@ -9,12 +9,13 @@ import os
 import sys
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, Report, log, native, threads
 
 from . import ep, sessions
-from .names import EP_NAME, INSTALL, LIBRARY_NAME
+from .names import DROPPED, EP_NAME, INSTALL, LIBRARY_NAME, PREFIX
 
 OLDEST = (1, 24, 4)
 WEBGPU = "WebGpuExecutionProvider"  # onnxruntime's plugin for WebGPU
@@ -24,6 +25,8 @@ ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 
 _lock = threads.Lock()
 _told = Once()  # messages and work that happen once
+# The adapter and the provider's options in each of the program's session options.
+_chosen: WeakKeyDictionary[Any, tuple[int, dict[str, str]]] = WeakKeyDictionary()
 
 
 def connect() -> None:
@@ -120,16 +123,38 @@ def session(model: Any, settings: Any, options: Mapping[str, object]) -> Any:
     register()
     import onnxruntime
 
-    devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == EP_NAME]
-    given = {key: str(value) for key, value in options.items() if value is not None}
     settings = settings or onnxruntime.SessionOptions()
-    settings.add_provider_for_devices([devices[place]], given)
+    given = {key: str(value) for key, value in options.items() if value is not None}
+    _choose(settings, place, given)
     try:
         return onnxruntime.InferenceSession(model, settings, enable_fallback=0)
     except Exception as error:
         if sentence := str(error).partition("tflgpu: ")[2]:
             raise ValueError(sentence) from error
         raise
+
+
+def _choose(settings: Any, place: int, given: Mapping[str, str]) -> None:
+    """Adds the provider on the adapter at this place, with its options, to session options. Where
+    they have it from an earlier session, only its options are replaced, since onnxruntime takes a
+    provider once. Raises ValueError for another adapter."""
+    import onnxruntime
+
+    with _lock:
+        before = _chosen.get(settings)
+        if before is None:
+            devices = [one for one in onnxruntime.get_ep_devices() if one.ep_name == EP_NAME]
+            settings.add_provider_for_devices([devices[place]], given)
+        elif before[0] != place:
+            raise ValueError(
+                "These SessionOptions have the provider on another adapter. Make new ones for this "
+                "session."
+            )
+        else:
+            former = dict.fromkeys(before[1], DROPPED)
+            for key, value in {**former, **given}.items():
+                settings.add_session_config_entry(f"{PREFIX}{key}", value)
+        _chosen[settings] = place, dict(given)
 
 
 def _keep_open() -> None:

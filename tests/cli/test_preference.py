@@ -273,10 +273,18 @@ def test_what_onnxruntime_has_and_lacks_is_no_choice(listed: Any) -> None:
 
 @pytest.mark.adapter
 @needs_onnxruntime
-def test_sessions_that_name_this_provider_keep_their_options() -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"providers": [(OURS, {"exclude": "Add,Relu"}), CPU]},
+        {"providers": [CPU, (OURS, {"exclude": "Add,Relu"})]},
+        {"providers": [CPU, OURS], "provider_options": [{}, {"exclude": "Add,Relu"}]},
+    ],
+)
+def test_sessions_that_name_this_provider_keep_their_options(given: dict[str, Any]) -> None:
     tflgpu_plugin.register()
-    with tflgpu_plugin.preferred() as preferred:
-        session = session_of(providers=[(OURS, {"exclude": "Add,Relu"}), CPU])
+    with tflgpu_plugin.preferred(exclude="Add") as preferred:
+        session = session_of(**given)
     assert session.get_providers() == [OURS, CPU]
     assert preferred.left == 0 and preferred.counts()["session"].on_gpu == 0
     assert str(preferred).startswith("1 session, 0 of")

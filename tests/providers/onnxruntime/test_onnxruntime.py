@@ -58,6 +58,13 @@ def test_a_session_in_one_call(tmp_path: Path) -> None:
     given = m.quiet(optimize=False)
     session = tflgpu_plugin.session(data, sess_options=given)
     assert given.has_providers() and session.get_session_options() is not None
+    again = tflgpu_plugin.session(data, sess_options=given, exclude="Relu")
+    assert m.places(session) == {"Add": "gpu", "Relu": "gpu"}
+    assert m.places(again) == {"Add": "gpu", "Relu": "cpu"}
+    third = tflgpu_plugin.session(data, sess_options=given, force=True)
+    assert m.places(third) == {"Add": "gpu", "Relu": "gpu"}
+    for each in (session, again, third):
+        m.compare(each, m.cpu(data), x)
     for wrong, sentence in {
         "forse": "Did you mean 'force'",
         "adapter": "No adapter matches 'x'",
