@@ -236,5 +236,4 @@ def _is_decided(
 def _deciding(node: RawNode) -> list[int]:
     """Returns the inputs of the node whose values decide the shapes of its results."""
     row = ops.HOST_OPS.get(node.host_op) or ops.CPU_OPS.get(node.host_op)
-    given = [node.inputs[k] for k in (row.deciding if row else ()) if k < len(node.inputs)]
-    return [t for t in given if t is not None]
+    return row.deciders(node.inputs) if row else []

@@ -12,10 +12,11 @@ from pathlib import Path
 from tflgpu_plugin import engine
 from tflgpu_plugin.cli import check
 from tflgpu_plugin.engine import Instance, Partition
-from tflgpu_plugin.harness.built import operators, placed
+from tflgpu_plugin.harness.built import placed
 from tflgpu_plugin.ir import Dispatch, Plan
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.recording import operators
 
 _BINDING = re.compile(r"@binding\((\d+)\) var<storage, \w+> (\w+)_data: array<(\w+)>;")
 _PARAMETERS = re.compile(r"struct Params \{ (.*) \}")
@@ -127,7 +128,7 @@ def _launches(
     partition: Partition, instance: Instance, kernels: dict[str, Kernel]
 ) -> Iterator[Launch]:
     plan = instance.plan
-    words, nodes = operators(partition), partition.graph.nodes
+    words, nodes = operators(partition.graph), partition.graph.nodes
     names = {source: n.name for n in nodes for source in (n.sources or (n.id,))}
     for made in plan.dispatches:
         pipeline = plan.pipelines[made.pipeline]

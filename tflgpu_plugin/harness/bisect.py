@@ -16,7 +16,7 @@ import numpy as np
 from tflgpu_plugin import engine, native, ops
 from tflgpu_plugin.compile.observed import Observation, observations
 from tflgpu_plugin.engine import Instance, Partition
-from tflgpu_plugin.harness.built import WithConstants, operators, placed, ran
+from tflgpu_plugin.harness.built import WithConstants, placed, ran
 from tflgpu_plugin.harness.compare import (
     TOLERANCE,
     Agreement,
@@ -28,6 +28,7 @@ from tflgpu_plugin.harness.compare import (
 from tflgpu_plugin.ir import NUMPY_DTYPES, Graph, Node
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.runtime.program import Program
+from tflgpu_plugin.runtime.recording import operators
 
 LIMIT = 1 << 27  # elements of a tensor that is evaluated in numpy
 Pair = tuple[Array, Array]  # values on the reference kernels, and on the host's next faster ones
@@ -292,7 +293,7 @@ def _named(graph: Graph, seen: Observation) -> str:
 
 
 def _suspects(partition: Partition, seen: Observation, last: int) -> Iterator[Suspect]:
-    names = operators(partition)
+    names = operators(partition.graph)
     for place in range(last + 1, seen.launch + 1):
         made = seen.plan.dispatches[place]
         nodes = tuple(names.get(node, str(node)) for node in made.nodes)

@@ -110,8 +110,9 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
         shape = [n if isinstance(n, int) else OPEN if image and k > 1 else 1
                  for k, n in enumerate(value.shape)]  # fmt: skip
         open_ = tuple(n if isinstance(n, int) else None for n in value.shape)
+        dtype = np.dtype(TYPES[kind])
         found.append(
-            {"name": value.name, "shape": shape, "dtype": np.dtype(TYPES[kind]), "open": open_}
+            {"name": value.name, "shape": shape, "dtype": dtype, "open": open_, "fixed": True}
         )
     return found
 
@@ -324,10 +325,9 @@ def device(place: int = 0) -> Any:
     return found[min(place, len(found) - 1)]
 
 
-def ours(settings: Any, options: Mapping[str, Any] | None = None, place: int = 0) -> Any:
-    """Returns the session options, with our provider at this place."""
-    given = {key: str(value) for key, value in (options or {}).items()}
-    settings.add_provider_for_devices([device(place)], given)
+def ours(settings: Any) -> Any:
+    """Returns the session options, with our provider."""
+    settings.add_provider_for_devices([device()], {})
     return settings
 
 
@@ -337,13 +337,14 @@ def opened(
     options: Mapping[str, Any] | None = None,
     place: int = 0,
 ) -> Any:
-    """Returns a session on the CPU provider or, with options, on ours, for which onnxruntime does
-    not fall back to the CPU. Raises what onnxruntime raises."""
+    """Returns a session on the CPU provider or, with options, on ours, with the adapter of this
+    index unless they name one. Raises what onnxruntime and `tflgpu_plugin.session` raise."""
     import onnxruntime as ort
 
     if options is None:
         return ort.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
-    return ort.InferenceSession(model, ours(settings, options, place), enable_fallback=0)
+    given = {"adapter": place, **options}
+    return tflgpu_plugin.session(model, sess_options=settings, **given)
 
 
 def session(
@@ -363,7 +364,7 @@ def session(
     if options is None:
         return opened(model.content, given)
     try:
-        return tflgpu_plugin.session(model.content, sess_options=given, **options)
+        return opened(model.content, given, options)
     except (ValueError, RuntimeError):
         raise
     except Exception as error:  # onnxruntime's exceptions have no common class

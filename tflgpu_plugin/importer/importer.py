@@ -68,7 +68,7 @@ class _Importer(State):
             if isinstance(reason.sentence, Impossible):
                 self.impossible.add(host.id)
             if reason.sentence.code == "constant.required":
-                self._ask_runs(host, inputs)
+                self._ask(host, inputs)
             self._refuse(host, inputs, reason.sentence)
         except Exception as error:  # a defect in one node must not affect others
             self._refuse(host, inputs, _fault(error, host, row))
@@ -77,13 +77,12 @@ class _Importer(State):
         """Whether the values of all inputs are known before a run, as numbers or as symbols."""
         return all(t is None or self.tensors.table[t].data is not None for t in inputs)
 
-    def _ask_runs(self, host: HostNode, inputs: Sequence[int | None]) -> None:
-        """Finds values of a run for a node that needs them: shape arithmetic guesses those from a
-        few integers, and nodes that compute them from such are left to the host."""
+    def _ask(self, host: HostNode, inputs: Sequence[int | None]) -> None:
+        """Asks for the values of a run that a node needs, which shape arithmetic guesses from a few
+        integers."""
         row = self.table.arithmetic.get(host.title)
-        if row is not None and all(map(self.is_short, host.reads)):
-            run_values.guess(self, self.builder(host, row, inputs))
-        run_values.leave(self, host)
+        short = row is not None and all(map(self.is_short, host.reads))
+        run_values.ask(self, host, self.builder(host, row, inputs) if row and short else None)
 
     # ---- evaluate -----------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ class Plain:
         builder = state.builder(host, row, inputs)
         if state.planned is None and (reason := row_conditions.unmet(state.every, builder)):
             return Node(host.id, row.op, tuple(inputs), outputs, **common), reason
-        self._ask_runs(builder)
+        self._ask(builder)
         seen = self._seen(builder)
         given = tuple(builder.op.taken(seen.inputs))
         node = Node(host.id, row.op, given, outputs, builder.attributes, row=row, **common)
@@ -122,13 +122,12 @@ class Plain:
         partitions have to write them for a node that stays on the CPU."""
         return (*self.state.operands(host), *map(self.state.tensor, host.implicit))
 
-    def _ask_runs(self, builder: Builder) -> None:
-        """Guesses the values that decide the node's shapes, or leaves the nodes that compute them
-        to the host, unless such a value must be a constant of the model."""
+    def _ask(self, builder: Builder) -> None:
+        """Asks for the values of a run that decide the node's shapes, unless such a value must be a
+        constant of the model."""
         asked = [builder.row.operands[position] for position in builder.row.deciding]
         if self.state.table.asks_runs and not any(operand.constant for operand in asked):
-            run_values.guess(self.state, builder)
-            run_values.leave(self.state, builder.host)
+            run_values.ask(self.state, builder.host, builder)
             self._add_run_values()
 
     def _seen(self, builder: Builder) -> Builder:
@@ -356,8 +355,7 @@ class Plain:
         """Returns the inputs whose values determine the outputs' shapes."""
         table = self.state.table
         row = table.row(host) or table.arithmetic.get(host.title)
-        keys = [host.inputs[k] for k in (row.deciding if row else ()) if k < len(host.inputs)]
-        return [self.state.ids[key] for key in keys if key is not None]
+        return [self.state.ids[key] for key in (row.deciders(host.inputs) if row else ())]
 
 
 def states(node: Node) -> tuple[tuple[int, int], ...]:

@@ -31,9 +31,12 @@ def guess(state: State, builder: Builder) -> None:
             state.tensors.table[builder.x(position)] = state.of_a_run(key)
 
 
-def leave(state: State, host: HostNode) -> None:
-    """Leaves the nodes that compute the values that this node wants to the host, where they compute
-    them from a few integers."""
+def ask(state: State, host: HostNode, builder: Builder | None) -> None:
+    """Guesses the values that this node's shapes depend on with its builder, if it has one. Leaves
+    the nodes that compute values that it wants to the host, where they compute them from a few
+    integers."""
+    if builder is not None:
+        guess(state, builder)
     nodes = [*map(state.before, state.wanted.get(host.id, ()))]
     state.left.update(*(nodes if all(nodes) else ()))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tflgpu_plugin.ir.refusal import Refusal
+
+T = TypeVar("T")
 
 Condition = Callable[[Any], Refusal | None]  # takes a Builder
 
@@ -179,6 +181,11 @@ class HostOp:
     def deciding(self) -> tuple[int, ...]:
         """Returns the positions of inputs whose values determine the shapes of results."""
         return tuple(k for k, one in enumerate(self.operands) if one.traits.decides)
+
+    def deciders(self, inputs: Sequence[T | None]) -> list[T]:
+        """Returns those of a node's inputs whose values determine the shapes of results."""
+        given = (inputs[k] for k in self.deciding if k < len(inputs))
+        return [one for one in given if one is not None]
 
     @cached_property
     def taken(self) -> tuple[str, ...]:

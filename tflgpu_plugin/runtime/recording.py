@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tflgpu_plugin import native
-from tflgpu_plugin.ir import Graph, Plan
+from tflgpu_plugin.ir import Graph, Node, Plan
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,23 @@ def _run(run: Any) -> Run:
                tuple(labels))  # fmt: skip
 
 
+def operators(graph: Graph) -> dict[int, str]:
+    """Returns the names of the host's nodes, each its operator and number, by their numbers."""
+    return {number: f"{node.host_op or node.op} {number}" for number, node in _sources(graph)}
+
+
+def _sources(graph: Graph) -> Iterator[tuple[int, Node]]:
+    """Yields the number of each of the host's nodes, with the node of the graph that it is in."""
+    for node in graph.nodes:
+        for source in node.sources or (node.id,):
+            yield source, node
+
+
 def labels(graph: Graph, plan: Plan) -> str:
     """Returns a line for each launch of a plan: its kernel and the names of the host's nodes that
     it computes."""
-    names = {
-        source: node.name or f"{node.host_op or node.op} {source}"
-        for node in graph.nodes
-        for source in (node.sources or (node.id,))
-    }
+    named = {n: node.name for n, node in _sources(graph) if node.name}
+    names = operators(graph) | named
     lines = (", ".join(dict.fromkeys(names.get(n, str(n)) for n in made.nodes))
              for made in plan.dispatches)  # fmt: skip
     return "\n".join(
