@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tflgpu_plugin.threads import foreign
@@ -81,9 +82,38 @@ def write(text: str, stream: Any = None) -> None:
     """Writes `text` as a line to this stream or stderr, if there is one. No model fails because
     stderr is on a full disk, a closed file or a pipe without a reader."""
     to = sys.stderr if stream is None else stream
+    progress("")
     if to is not None:
         with suppress(OSError, ValueError):
             print(text, file=to, flush=True)
+
+
+def progress(text: str) -> None:
+    """Shows a text on the last line of the terminal, in place of the one before; "" removes it.
+    Does nothing where stderr is no terminal, or warnings are off."""
+    to = sys.stderr
+    if not (text or _shown) or to is None or _hiders:
+        return
+    with suppress(OSError, ValueError):
+        if _shown or (to.isatty() and enabled(WARNING)):
+            before = len(_shown.pop()) if _shown else 0
+            to.write(f"\r{' ' * before}\r{text}")
+            to.flush()
+            _shown.extend([text] if text else ())
+
+
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """Shows no progress meanwhile, because the program shows its own."""
+    _hiders.append(None)
+    try:
+        yield
+    finally:
+        _hiders.pop()
+
+
+_shown: list[str] = []  # the text on the terminal
+_hiders: list[None] = []
 
 
 def _logger() -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import re
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,17 @@ from click.testing import CliRunner, Result
 
 from tests.cli.test_compare import onnx
 from tflgpu_plugin import kernels
-from tflgpu_plugin.cli import check
+from tflgpu_plugin.cli import bugreport, check, compare
 from tflgpu_plugin.cli.commands import main
 
 pytestmark = pytest.mark.adapter
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
+ARGUMENTS: dict[str, Any] = {
+    "image": None, "mean": 0.0, "std": 1.0, "seed": 0, "files": (), "shapes": (), "adapter": None,
+    "given": {}, "host": None, "rtol": None, "bisect": False, "workaround": False, "repro": None,
+}  # fmt: skip
 MACHINE = ["README.txt", "machine.json", "log.txt"]
 MODEL = ["README.txt", "machine.json", "model.json", "check.json", "compare.json", "kernels.txt"]
 
@@ -88,6 +93,39 @@ def test_names_of_users_and_files_are_left_out(
     for name, text in parts.items():
         assert name == "model.onnx" or not re.search("somebody|secret project|anna", text), name
     assert json.loads(parts["machine.json"])["environment"]["TFLGPU_MODELS"] == "~/models"
+
+
+def test_screens_and_programs_are_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DISPLAY", "desk-of-anna:0")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    out = tmp_path / "r.zip"
+    assert report("--out", out).exit_code == 0
+    machine = json.loads(written(out)["machine.json"])
+    assert machine["environment"]["DISPLAY"] == "set" and "executable" not in machine
+    assert "WAYLAND_DISPLAY" not in machine["environment"]
+    assert machine["virtual_environment"] is (sys.prefix != sys.base_prefix)
+
+
+def test_only_whole_parts_of_paths_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: "conv")
+    monkeypatch.setenv("HOME", "/home/conv")
+    model = tmp_path / "relu.onnx"
+    given = compare.request(model, ARGUMENTS)
+    hidden = bugreport._hidden(bugreport.Request(tmp_path / "r.zip", given))
+    for text, wanted in {
+        "the kernel conv, conv_at_1.wgsl": "the kernel conv, conv_at_1.wgsl",
+        "Node conv/relu, a relu.onnx.data": "Node conv/relu, a relu.onnx.data",
+        "/data/conv/x and /data/conv, /data/conv.d/conv-x": "/data/USER/x and /data/USER, "
+        "/data/conv.d/conv-x",
+        r'"C:\\Users\\conv\\x"': r'"C:\\Users\\USER\\x"',
+        "'/home/conv/a', /home/convex": "'~/a', /home/convex",
+        f"{model}: relu.onnx; relu": "MODEL: MODEL; relu",
+    }.items():
+        assert hidden(text) == wanted
 
 
 def test_parts_that_fail_leave_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ import json, pathlib, sys
 words = sys.argv[1:]
 pathlib.Path("words.json").write_text(json.dumps(words))
 print("progress")
+print({said!r}, file=sys.stderr)
 if {write}:
     folder = pathlib.Path(words[words.index("--report") + 1])
     (folder / "report.json").write_text(json.dumps({{"counts": {{"PASS": 3}}}}))
@@ -36,8 +37,8 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(adapter, "select", lambda wanted: None)
 
-    def end(status: int, write: bool = True) -> None:
-        text = STAND_IN.format(status=status, write=write)
+    def end(status: int, write: bool = True, said: str = "") -> None:
+        text = STAND_IN.format(status=status, write=write, said=said)
         (tmp_path / "pytest.py").write_text(text, encoding="utf-8")
 
     return end
@@ -71,13 +72,45 @@ def test_the_suite_runs_with_what_was_asked_for(tmp_path: Path, ended: Callable[
 
 
 @pytest.mark.parametrize(
-    ("status", "ours"), [(0, 0), (1, 1), (2, 130), (3, 2), (4, 2), (5, 2), (-9, 2)]
+    ("status", "ours"), [(0, 0), (1, 1), (2, 2), (3, 1), (4, 2), (5, 2), (-9, 1)]
 )
 def test_statuses_are_those_of_all_commands(
     ended: Callable[..., None], status: int, ours: int
 ) -> None:
     ended(status % 256)
-    assert invoke().exit_code == ours
+    result = invoke()
+    assert result.exit_code == ours
+    assert ("has not come to its end" in result.stderr) == (status in (3, -9))
+
+
+def test_ctrl_c_is_status_130(ended: Callable[..., None], tmp_path: Path) -> None:
+    """The suite ends by itself: it gets the signal, too."""
+    ended(2)
+    (tmp_path / "pytest.py").write_text(
+        "import os, signal, sys, time\nos.kill(os.getppid(), signal.SIGINT)\n"
+        "time.sleep(0.5)\nsys.exit(2)\n"
+    )
+    assert invoke().exit_code == 130
+
+
+def test_sentences_begin_as_those_of_other_commands(ended: Callable[..., None]) -> None:
+    ended(4, write=False, said="ERROR: There is no operator NOPE.")
+    result = invoke()
+    assert result.exit_code == 2 and result.stderr == "Error: There is no operator NOPE.\n"
+
+
+def test_the_number_of_results_is_printed(ended: Callable[..., None]) -> None:
+    ended(0)
+    assert "3 results: 3 PASS" in invoke("--quick").output
+
+
+def test_an_installation_without_the_suite_is_a_sentence(
+    ended: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended(0)
+    monkeypatch.setattr(conformance, "NAME", "absent")
+    result = invoke()
+    assert result.exit_code == 2 and "lacks the conformance suite" in result.stderr
 
 
 def test_a_run_without_a_report_names_none(tmp_path: Path, ended: Callable[..., None]) -> None:

@@ -15,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support import onnx_models, small_models
+from tflgpu_plugin.cli import profile
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
+from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.harness import onnx
 from tflgpu_plugin.harness.compare import HostNode, HostRun
 from tflgpu_plugin.runtime.recording import Run
@@ -208,6 +210,38 @@ def test_an_adapter_without_timestamps(tmp_path: Path, monkeypatch: pytest.Monke
     assert found["partitions"] == 2
     shown = CliRunner().invoke(main, words).stdout.splitlines()
     assert shown[-1].split() == ["gpu", "2", "0.00", "0.00", "0.00", "-", "0.00", "0.00"]
+
+
+def test_runs_that_fell_back_have_no_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def none(ends_only: bool = False) -> Iterator[list[Run]]:
+        yield []
+
+    def with_host_runs(self: Report) -> int:
+        return 4
+
+    path = tmp_path / "small.tflite"
+    path.write_bytes(small_models.two_partitions())
+    words = ["bench", str(path), "--runs", "3", "-o", "force=1"]
+    for command in ("bench", "profile"):
+        monkeypatch.setattr(f"tflgpu_plugin.cli.{command}.recorded", none)
+    monkeypatch.setattr(Report, "host_runs", property(with_host_runs))
+    cpu, gpu = answer(*words)["timings"]
+    assert (gpu["parts"], gpu["host_runs"], cpu["host_runs"]) == (None, 4, 0)
+    shown = CliRunner().invoke(main, words).stdout
+    assert "gpu: the host's own kernels did all runs" in shown and "(its kernels)" not in shown
+    assert "the host's own kernels did all of it" in sentence("profile", str(path))
+    monkeypatch.setattr(Report, "runs", 0)
+    assert "the host's own kernels did all of it" in sentence(*words)
+    over = CliRunner().invoke(main, [*words, "--max-ms", "0"])
+    assert over.exit_code == 2
+
+
+def test_the_time_outside_is_a_median() -> None:
+    """One slow inference does not change it."""
+    runs = tuple(Run(1, at, at, at, at + 4, (), ()) for at in (1, 101, 201))
+    found = profile.Recording(((0, 10), (100, 110), (200, 9000)), runs, {}, ())
+    assert [*profile._outside(found)] == [6, 6, 8796]
 
 
 def on_the_cpu(folder: Path) -> tuple[str, ...]:

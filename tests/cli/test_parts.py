@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from conformance import host as hosts
 from conformance.cases import all_cases
 from conformance.models import sparse, tflite as models
 from conformance.models.tflite_file import schema
@@ -106,6 +108,108 @@ def test_sparse_constants_and_other_subgraphs_are_copied_whole() -> None:
     for content in (made.to_bytes(), variable_models.in_a_branch(), variable_models.streaming()):
         _, before, after = everything(content)
         assert_same(before, after)
+
+
+def compressed(kind: str) -> bytes:
+    """Returns a model whose sparse constant lists places in items of this kind."""
+    made, s = models.Model(), schema()
+    x = made.input("x", (1, 8))
+    dense = np.where(np.arange(128) % 3, np.arange(128, dtype="f4"), 0).reshape(16, 8)
+    stored = made.sparse(dense, sparse.encode(dense, csr=[1]), "stored")
+    weights = made.op("DENSIFY", [stored], "DensifyOptions", {}, shape=dense.shape)
+    y = made.op("FULLY_CONNECTED", [x, weights, -1], "FullyConnectedOptions", {}, shape=(1, 16))
+    made.output(y)
+    whole = s.ModelT.InitFromPackedBuf(made.to_bytes())
+    (level,) = (
+        one for tensor in whole.subgraphs[0].tensors if tensor.sparsity
+        for one in tensor.sparsity.dimMetadata if one.arraySegments
+    )  # fmt: skip
+    for name in ("arraySegments", "arrayIndices"):
+        numbers = getattr(s, f"{kind}T")()
+        numbers.values = [*getattr(level, name).values]
+        setattr(level, name, numbers)
+        setattr(level, f"{name}Type", getattr(s.SparseIndexVector, kind))
+    return packed(whole)
+
+
+def packed(whole: Any) -> bytes:
+    flatbuffers = pytest.importorskip("flatbuffers")
+    builder = flatbuffers.Builder(0)
+    builder.Finish(whole.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+@pytest.mark.parametrize("kind", ["Uint8Vector", "Uint16Vector", "Int32Vector"])
+def test_places_in_sparse_constants_are_copied_whole(kind: str) -> None:
+    content = compressed(kind)
+    copied, before, after = everything(content)
+    assert_same(before, after)
+    assert len(copied) <= len(content) + 400  # with no byte behind the lists
+    if not hosts.installed():
+        pytest.skip("no TFLite host")
+    feed = [[np.ones((1, 8), "f4")]]
+    found = [hosts.run_on_cpu(one, feed)[0][0] for one in (content, copied)]
+    np.testing.assert_array_equal(*found)
+
+
+def behind(values: Sequence[np.ndarray[Any, Any]]) -> bytes:
+    """Returns a model of two convolutions whose constants are behind all tables, as in files of
+    more than 2 GB."""
+    made, s = flatbuffer.Model(), schema()
+    x, y, z = (made.tensor(name, (1, 4, 4, 64)) for name in "xyz")
+    weights = [made.tensor(name, each.shape, each) for name, each in zip("vw", values, strict=True)]
+    bias = made.tensor("bias", (64,), np.zeros(64, "f4"))
+    options = {"padding": flatbuffer.SAME, "stride_w": 1, "stride_h": 1, "multiplier": 1}
+    made.operator("DEPTHWISE_CONV_2D", [x, weights[0], bias], [y], **options)
+    made.operator("DEPTHWISE_CONV_2D", [y, weights[1], bias], [z], **options)
+    whole = s.ModelT.InitFromPackedBuf(made.serialize([x], [z], "two"))
+    data = {}
+    for number, buffer in enumerate(whole.buffers):
+        if buffer.data is not None:
+            data[number], buffer.data = bytes(buffer.data), None
+            buffer.offset, buffer.size = 2, 2  # so that the packed numbers have places
+    size = len(packed(whole))
+    content = bytearray()
+    for number, each in data.items():
+        buffer = whole.buffers[number]
+        buffer.offset, buffer.size = size + len(content), len(each)
+        content += each + bytes(-len(each) % 16)
+    tables = packed(whole)
+    assert len(tables) == size
+    return tables + bytes(content)
+
+
+def test_constants_behind_all_tables_are_copied() -> None:
+    large = np.arange(64 * 9, dtype="f4").reshape(1, 3, 3, 64)
+    content = behind([large, 2 * large])
+    flatbuffer.require_model(content)
+    second = flatbuffer_part.part(content, [1], [1], [2])
+    flatbuffer.require_model(second)
+    assert (large * 2).tobytes() in second and large.tobytes() not in second
+    with pytest.raises(ValueError, match="damaged or cut short"):
+        flatbuffer.require_model(content[:-64])
+    with pytest.raises(ValueError, match="damaged or cut short"):
+        flatbuffer_part.part(content[:-300], [0, 1], [0], [2])
+    if not hosts.installed():
+        pytest.skip("no TFLite host")
+    x = np.random.default_rng(0).standard_normal((1, 4, 4, 64)).astype("f4")
+    (whole,) = hosts.run_on_cpu(content, [[x]])[0]
+    (middle,) = hosts.run_on_cpu(flatbuffer_part.part(content, [0], [0], [1]), [[x]])[0]
+    (last,) = hosts.run_on_cpu(second, [[middle]])[0]
+    np.testing.assert_array_equal(last, whole)
+
+
+def test_constants_in_other_files_are_a_sentence() -> None:
+    s = schema()
+    made = flatbuffer.Model()
+    x, y = made.tensor("x", (1, 4)), made.tensor("y", (1, 4))
+    made.operator("SOFTMAX", [x], [y], beta=1.0)
+    whole = s.ModelT.InitFromPackedBuf(made.serialize([x], [y], "one"))
+    if not hasattr(whole.subgraphs[0].tensors[0], "externalBuffer"):
+        pytest.skip("the schema has no constants in other files")
+    whole.subgraphs[0].tensors[0].externalBuffer = 1
+    with pytest.raises(ValueError, match="constants in other files"):
+        flatbuffer_part.part(packed(whole), [0], [0], [1])
 
 
 def test_a_part_of_a_tflite_model_has_no_values_of_others() -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from tests.support import onnx_models, small_models
 from tests.support.subprocesses import run_python
 from tflgpu_plugin.cli import check as checker
-from tflgpu_plugin.cli.check import Check, annotated
+from tflgpu_plugin.cli.check import Check, Required, annotated
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.frontend.reports import CPU, GPU, NodeReport, PartitionReport, Report
 from tflgpu_plugin.harness import hosts, onnx, protobuf
@@ -41,15 +41,20 @@ def check(path: Path, *words: str) -> Result:
      ("0", True)],
 )  # fmt: skip
 def test_requirements(required: str, enough: bool) -> None:
-    text = Check("m", "h", report(GPU, CPU, GPU)).lacks(required)
+    text = Check("m", "h", report(GPU, CPU, GPU)).lacks(Required.read(required))
     assert text == ("" if enough else f"2 of 3 nodes run on the GPU, and {required} must.")
-    assert not Check("m", "h", report(GPU)).lacks("all")
+    assert not Check("m", "h", report(GPU)).lacks(Required.read("all"))
 
 
 @pytest.mark.parametrize("required", ["most", "", "-1", "5.5%", "1" * 10, "%", "101%"])
-def test_requirements_that_are_none(required: str) -> None:
-    with pytest.raises(BadInput, match="all, 90% or a number"):
-        Check("m", "h", report(GPU)).lacks(required)
+def test_requirements_that_are_none(
+    required: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused before any work on the model."""
+    monkeypatch.setattr(checker, "check", None)
+    (tmp_path / "m.onnx").write_bytes(b"")
+    done = check(tmp_path / "m.onnx", f"--require={required}")
+    assert done.exit_code == 2 and "all, 90% or a number" in done.stderr
 
 
 @pytest.mark.adapter
@@ -85,6 +90,40 @@ def test_check_takes_shapes(tmp_path: Path) -> None:
     assert partition["memory"]["ports"] == 2 * 4 * 4 * 100000
     assert "x [100000, 4]" in check(path, "--shape", "x=100000x4").stdout
     assert "no input 'z'" in check(path, "--shape", "z=1").output
+
+
+@pytest.mark.adapter
+@needs_onnx
+def test_shapes_that_contradict_the_model_are_sentences(tmp_path: Path) -> None:
+    path, values = with_open_dimension(tmp_path), tmp_path / "x.npy"
+    np.save(values, np.zeros((3, 5), np.float32))
+    for command in ("check", "kernels", "compare", "bench"):
+        for words in (("--shape", "x=3x5"), ("--input", f"x={values}")):
+            done = CliRunner().invoke(main, [command, str(path), *words])
+            assert done.exit_code == 2, command
+            assert "dimensions of the input x are ?x4, which 3x5 contradicts." in done.stderr
+
+
+@pytest.mark.adapter
+@needs_onnx
+def test_an_annotated_model_is_written_whole_and_as_onnx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
+    path.write_bytes(model())
+    other = check(path, "--annotate", str(tmp_path / "out.tflite"))
+    assert other.exit_code == 2 and "must end in .onnx" in other.stderr
+    out.write_bytes(b"an older one")
+    true = Path.write_bytes
+
+    def full(self: Path, content: bytes) -> int:
+        true(self, content[: len(content) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    done = check(path, "--annotate", str(out))
+    assert done.exit_code == 2 and f"{out}: No space left on device." in done.stderr
+    assert out.read_bytes() == b"an older one" and {*tmp_path.iterdir()} == {path, out}
 
 
 @pytest.mark.adapter
@@ -210,7 +249,7 @@ def test_limits_are_assumed_without_an_adapter(kind: str, tmp_path: Path) -> Non
     gpu = [node["id"] for node in report["nodes"] if node["where"] == "gpu"]
     assert gpu and sorted(gpu) == sorted(n for p in report["partitions"] for n in p["nodes"])
     assert [p["number"] for p in report["partitions"]] == [1] if kind == "onnx" else [1, 2]
-    assert report["adapter"]["name"] == "WebGPU's default limits"
+    assert report["adapter"]["name"] == "WebGPU's default limits" and report["adapter"]["assumed"]
     assert not none["report"]["totals"]["gpu"] and not none["report"]["partitions"]
     assert none["report"]["adapter"]["name"] == "Small"
     codes = {node["refusal_code"] for node in none["report"]["nodes"]}

@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin.cli.given import inputs, options
 from tflgpu_plugin.harness import hosts, subjects
-from tflgpu_plugin.harness.built import NOTHING
+from tflgpu_plugin.harness.built import require_runs
 from tflgpu_plugin.harness.compare import Running, difference
 from tflgpu_plugin.harness.inputs import BadInput, Given
 from tflgpu_plugin.options import parse
@@ -61,7 +61,8 @@ class Parts:
 class Timing:
     """The times of one engine in milliseconds: from creation to the first result, and statistics of
     `runs` later inferences. `difference` is the largest between its outputs and the first engine's.
-    """
+    `host_runs` counts runs of partitions that the GPU could not do, so that the host's own kernels
+    did them; where they did all, there are no `parts`."""
 
     engine: str
     runs: int
@@ -76,6 +77,7 @@ class Timing:
     best_ms: float
     per_second: float
     parts: Parts | None = None
+    host_runs: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class Bench:
     def slower_than(self, milliseconds: float) -> list[Timing]:
         """Returns the timings on the GPU (or on the CPU, if there are no others) whose median is
         larger."""
-        on_gpu = [timing for timing in self.timings if timing.parts]
+        on_gpu = [timing for timing in self.timings if timing.engine != CPU]
         return [one for one in on_gpu or self.timings if one.median_ms > milliseconds]
 
 
@@ -127,8 +129,8 @@ def bench(request: Request, progress: Callable[[float], None] = lambda part: Non
         ready.append(subject.start(way))
         results.append(ready[-1].run())
         firsts.append(_since(begin))
-        if way is not None and not ready[-1].report().runs:
-            raise RuntimeError(NOTHING)
+        if way is not None:
+            require_runs(ready[-1].report())
     times = _times(ready, request, progress)
     timings = [
         _timing(name, first, taken, _difference(results[0], result))
@@ -184,6 +186,9 @@ def _with_parts(timing: Timing, running: Running) -> Timing:
         spans = [_span(running) for _ in range(min(timing.runs, MEASURED))]
     begin, end = sorted(spans, key=lambda span: span[1] - span[0])[len(spans) // 2]
     within = [run for run in runs if begin <= run.start <= end]
+    timing = replace(timing, host_runs=running.report().host_runs)
+    if not within:
+        return timing
     upload = sum(run.submitted - run.start for run in within) / 1e6
     waiting = sum(run.finished - run.submitted for run in within) / 1e6
     download = sum(run.end - run.finished for run in within) / 1e6

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from tflgpu_plugin.cli import check, compare, doctor, kernels
+from tflgpu_plugin.cli.written import replacing
 from tflgpu_plugin.harness import inputs
 
-VARIABLES = re.compile(r"(TFLGPU|VK|WGPU|MESA|DRI|LP|LIBGL|ORT|TF|XNNPACK|OMP)_|DISPLAY|WAYLAND")
+VARIABLES = re.compile(r"(TFLGPU|VK|WGPU|MESA|DRI|LP|LIBGL|ORT|TF|XNNPACK|OMP)_")
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # whose values name machines
 PRIVATE = re.compile("CONFIG|KEY|PASSWORD|SECRET|TOKEN")  # TF_CONFIG names the hosts of a cluster
+PATH = re.compile(r"(?<![\w.~-])(?:[A-Za-z]:)?[/\\][^\s\"'<>|]*")  # from the root
 README = """A report of tflgpu-plugin.
 
 machine.json      versions, adapters with their limits and features, environment variables
@@ -60,18 +63,8 @@ def write(request: Request) -> Written:
     """Writes the report; an existing file is replaced once the report is complete. Raises OSError
     with the file's name where it cannot be written, and BadInput for a model that cannot be
     read."""
-    out = Path(os.path.realpath(request.out))
-    whole = out.exists() and not out.is_file()  # a device or a pipe cannot be replaced
-    part = out if whole else out.with_name(f"{out.name}.{os.getpid()}.part")
-    try:
-        made = _written(request, part)
-        os.replace(part, out)
-        return made
-    except OSError as error:  # that of a full disk names no file
-        raise OSError(error.errno, error.strerror, str(request.out)) from error
-    finally:
-        if not whole:
-            part.unlink(missing_ok=True)
+    with replacing(request.out) as part:
+        return _written(request, part)
 
 
 def _written(request: Request, path: Path) -> Written:
@@ -82,8 +75,7 @@ def _written(request: Request, path: Path) -> Written:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
 
         def add(name: str, text: str) -> None:
-            for pattern, word in hidden:
-                text = pattern.sub(word, text)
+            text = hidden(text)
             file.writestr(name, text)
             sizes[name] = len(text.encode())
 
@@ -125,11 +117,11 @@ def _machine() -> dict[str, Any]:
         **asdict(doctor.examine()),
         "machine": platform.machine(),
         "processors": os.cpu_count(),
-        "executable": sys.executable,
+        "virtual_environment": sys.prefix != sys.base_prefix,
         "environment": {
-            k: v
+            k: "set" if k in SCREENS else v
             for k, v in sorted(os.environ.items())
-            if VARIABLES.match(k) and not PRIVATE.search(k)
+            if k in SCREENS or (VARIABLES.match(k) and not PRIVATE.search(k))
         },
     }
 
@@ -139,24 +131,35 @@ def _model(path: Path) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": sha256(content).hexdigest(), "kind": path.suffix}
 
 
-def _hidden(request: Request) -> list[tuple[re.Pattern[str], str]]:
-    """Returns what a report must not name, the longest first, with the word in its place."""
+def _hidden(request: Request) -> Callable[[str], str]:
+    """Returns a function that replaces what a report must not name: files, the longest first, and
+    then folders that have the name of the user. Other words that contain such names are kept."""
     words = {str(Path.home()): "~"}
+    given = request.model
+    for path in _files(given) if given else ():
+        word = "MODEL" if given and path == given.model else "INPUT"
+        words |= {str(path.resolve()): word, str(path): word, path.name: word}
+    listed = [word for word in words if "." in word or os.sep in word]
+    patterns = [
+        (re.compile(rf"(?<![\w.-]){re.escape(word)}(?!\.?[\w-])"), words[word])
+        for word in sorted(listed, key=len, reverse=True)
+    ]
     try:
-        words[getpass.getuser()] = "USER"
+        folder = re.compile(rf"(?<=[/\\]){re.escape(getpass.getuser())}(?!\.?[\w@-])")
     except (KeyError, OSError):  # a user without a name
-        pass
-    if request.model:
-        path = request.model.model
-        words |= {str(path.resolve()): "MODEL", str(path): "MODEL", path.name: "MODEL"}
-        words |= {str(each): "INPUT" for each in _files(request.model)}
-    ordered = sorted((word for word in words if len(word) > 1), key=len, reverse=True)
-    return [(re.compile(rf"(?<!\w){re.escape(word)}(?!\w)"), words[word]) for word in ordered]
+        folder = re.compile("(?!)")
+
+    def hidden(text: str) -> str:
+        for pattern, word in patterns:
+            text = pattern.sub(word, text)
+        return PATH.sub(lambda path: folder.sub("USER", path[0]), text)
+
+    return hidden
 
 
 def _files(request: compare.Request) -> list[Path]:
     given = request.given
-    return [*given.files.values(), *([given.image] if given.image else [])]
+    return [request.model, *given.files.values(), *([given.image] if given.image else [])]
 
 
 class _Messages(logging.Handler):

@@ -49,6 +49,29 @@ class Reason(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Required:
+    """How many nodes must run on the GPU: a number or a percentage, as in `text`."""
+
+    text: str
+    number: int
+    percentage: bool
+
+    @classmethod
+    def read(cls, text: str) -> Required:
+        """Returns what "all", a percentage or a number requires. Raises BadInput for others."""
+        number = "100%" if text == "all" else text
+        digits, percentage = number.removesuffix("%"), "%" in number
+        most = 100 if percentage else 10**9
+        if not digits.isdecimal() or len(digits) > 9 or int(digits) > most:
+            raise inputs.BadInput(f"--require takes all, 90% or a number of nodes, not {text!r}.")
+        return cls(text, int(digits), percentage)
+
+    def of(self, total: int) -> int:
+        """Returns the required number of nodes, of this many."""
+        return -(-self.number * total // 100) if self.percentage else self.number
+
+
+@dataclass(frozen=True)
 class Check:
     """The model, the host, and the delegate's report."""
 
@@ -72,17 +95,12 @@ class Check:
         more = {"problem": self.problem, "chosen_shapes": dict(self.chosen_shapes)}
         return found | {name: value for name, value in more.items() if value}
 
-    def lacks(self, required: str) -> str:
-        """Returns a sentence if fewer nodes run on the GPU than required: "all", a percentage or a
-        number. Raises BadInput for another text."""
+    def lacks(self, required: Required) -> str:
+        """Returns a sentence if fewer nodes run on the GPU than required, else ""."""
         count, total = self.report.count(GPU), len(self.report.nodes)
-        number = "100%" if required == "all" else required
-        digits = number.removesuffix("%")
-        most = 100 if "%" in number else 10**9
-        if not digits.isdecimal() or len(digits) > 9 or int(digits) > most:
-            raise inputs.BadInput(f"--require takes all, 90% or a number of nodes, not {required}.")
-        short = 100 * count < int(digits) * total if "%" in number else count < int(digits)
-        return f"{count} of {total} nodes run on the GPU, and {required} must." if short else ""
+        if count >= required.of(total):
+            return ""
+        return f"{count} of {total} nodes run on the GPU, and {required.text} must."
 
 
 def check(
@@ -129,7 +147,8 @@ def assumed(text: str) -> AdapterInfo:
     """Returns the adapter to assume: "default" has what every WebGPU adapter has; a file is the
     output of `tflgpu info --json`, or one of the adapters in it. Raises BadInput."""
     if text == "default":
-        return AdapterInfo("WebGPU's default limits", "unknown", "", "Vulkan", "other", 0, 0)
+        name = "WebGPU's default limits"
+        return AdapterInfo(name, "unknown", "", "Vulkan", "other", 0, 0, assumed=True)
     content = inputs.content(Path(text), "file of limits")
     try:
         found = json.loads(content)
@@ -143,7 +162,7 @@ def assumed(text: str) -> AdapterInfo:
         raise inputs.BadInput(
             f"{text} has no adapter as `tflgpu info --json` prints it ({inputs.one_line(error)})."
         ) from error
-    return AdapterInfo(name, vendor, driver, backend, kind, 0, 0, features, limits)
+    return AdapterInfo(name, vendor, driver, backend, kind, 0, 0, features, limits, assumed=True)
 
 
 def on(limits: str | None) -> AbstractContextManager[None]:
@@ -204,7 +223,7 @@ def lines(found: Check) -> list[str]:
     count, partitions = report.count(GPU), many(len(report.partitions), "partition")
     text.append(f"{count} of {len(report.nodes)} nodes run on the GPU, in {partitions}")
     for one in report.partitions:
-        if not one.memory.total:  # of an assumed adapter
+        if report.adapter and report.adapter.assumed:  # nothing was built
             text.append(f"  partition {one.number}: {many(len(one.nodes), 'node')}")
             continue
         sizes = f"weights {megabytes(one.weight_bytes)}, tensors {megabytes(one.pool_bytes)}"

@@ -29,6 +29,7 @@ from tflgpu_plugin.cli.shared import (
     show_agreements,
 )
 from tflgpu_plugin.cli.speed import bench, profile
+from tflgpu_plugin.cli.written import replacing
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -95,12 +96,17 @@ def check(
 
     if annotate and model.suffix.lower() != ".onnx":
         raise click.UsageError("--annotate is for ONNX models.")
+    if annotate and annotate.suffix.lower() != ".onnx":
+        raise click.UsageError(f"--annotate writes an ONNX model; {annotate} must end in .onnx.")
+    required = None if require is None else checker.Required.read(require)
     shapes, options = given.all_shapes(arguments), given.options(arguments)
     with checker.on(limits):
         found = checker.check(model, options, arguments["host"], shapes, not annotate)
-    lacks = found.lacks(require) if require else ""
+    lacks = found.lacks(required) if required else ""
     if annotate:
-        annotate.write_bytes(checker.annotated(model, found.report))
+        noted = checker.annotated(model, found.report)
+        with replacing(annotate) as part:
+            part.write_bytes(noted)
     if as_json:
         print_json(found.as_json())
     else:

@@ -6,11 +6,14 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import click
 
 import tflgpu_plugin
 from tflgpu_plugin.cli.exits import DIFFERS, FINE, INTERRUPTED, UNUSABLE
@@ -21,7 +24,9 @@ NEEDED = {  # modules, with what to install for them
     "pytest": "pytest", "xdist": "pytest-xdist", "flatbuffers": "flatbuffers", "onnx": "onnx",
     "ai_edge_litert": "ai-edge-litert", "PIL": "pillow",
 }  # fmt: skip
-STATUS = {0: FINE, 1: DIFFERS, 2: INTERRUPTED}  # of pytest's; all others are UNUSABLE
+# By pytest's status, which is negative after a signal. 2: tests could not be collected, or Ctrl-C.
+STATUS = {0: FINE, 1: DIFFERS, 2: UNUSABLE, 4: UNUSABLE, 5: UNUSABLE}
+PREFIX = re.compile(r"^ERROR: (?=\S)")  # of pytest's sentences about options
 
 
 @dataclass(frozen=True)
@@ -59,14 +64,30 @@ def run(request: Request, quiet: bool = False) -> Done:
         )
     request.out.mkdir(parents=True, exist_ok=True)
     (request.out / "report.json").unlink(missing_ok=True)
-    with subprocess.Popen(_command(request), stdout=2 if quiet else None) as suite:
-        while suite.poll() is None:
-            try:
-                suite.wait()
-            except KeyboardInterrupt:  # which the suite gets, too: it writes its report and ends
-                continue
-    status = STATUS.get(suite.returncode, UNUSABLE)
+    status = _ended(_command(request), quiet)
     return Done(status, str(request.out / "report.html"), _counts(request.out / "report.json"))
+
+
+def _ended(command: list[str], quiet: bool) -> int:
+    """Runs the suite's process to its end; returns the status for it."""
+    interrupted = False
+    with subprocess.Popen(
+        command, stdout=2 if quiet else None, stderr=subprocess.PIPE, text=True, errors="replace"
+    ) as suite:
+        assert suite.stderr is not None
+        while True:
+            try:
+                for line in suite.stderr:
+                    click.echo(PREFIX.sub("Error: ", line), err=True, nl=False)
+                suite.wait()
+                break
+            except KeyboardInterrupt:  # which the suite gets, too: it writes its report and ends
+                interrupted = True
+    if interrupted:
+        return INTERRUPTED
+    if suite.returncode not in STATUS:
+        click.echo(f"The suite has not come to its end (status {suite.returncode}).", err=True)
+    return STATUS.get(suite.returncode, DIFFERS)
 
 
 def _command(request: Request) -> list[str]:
@@ -82,10 +103,16 @@ def _command(request: Request) -> list[str]:
 
 
 def root() -> Path:
-    """Returns the folder with the suite: that of the installed package, or the checkout."""
+    """Returns the folder with the suite: that of the installed package, or the checkout. Raises
+    ImportError with a sentence where neither has it."""
     beside = Path(tflgpu_plugin.__file__).parents[1]
-    roots = (beside / "tflgpu_suite", beside)
-    return next(root for root in roots if (root / NAME / "conftest.py").is_file())
+    for place in (beside / "tflgpu_suite", beside):
+        if (place / NAME / "conftest.py").is_file():
+            return place
+    raise ImportError(
+        "This installation of tflgpu-plugin lacks the conformance suite. "
+        "Run: pip install --force-reinstall tflgpu-plugin"
+    )
 
 
 def _counts(path: Path) -> dict[str, int]:

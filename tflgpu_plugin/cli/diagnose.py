@@ -128,5 +128,7 @@ def conformance(as_json: bool, adapter: str | None, **arguments: Any) -> None:
     if as_json:
         print_json(asdict(done))
     elif done.counts:
+        found = ", ".join(f"{count} {outcome}" for outcome, count in done.counts.items() if count)
+        console.print(f"{sum(done.counts.values())} results: {found}")
         console.print(f"Wrote {done.report}, a single file. Please attach it to a report.")
     raise SystemExit(done.status)

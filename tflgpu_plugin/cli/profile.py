@@ -13,14 +13,14 @@ from tflgpu_plugin import engine
 from tflgpu_plugin.cli.given import inputs, options
 from tflgpu_plugin.engine import Partition
 from tflgpu_plugin.harness import subjects
-from tflgpu_plugin.harness.built import NOTHING, Built, operators
+from tflgpu_plugin.harness.built import ELSEWHERE, Built, require_runs
 from tflgpu_plugin.harness.compare import HostRun, Running
 from tflgpu_plugin.harness.inputs import Given
 from tflgpu_plugin.importer.partition import work
 from tflgpu_plugin.ir import Graph, Node, Plan
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
-from tflgpu_plugin.runtime.recording import Run, now, recorded
+from tflgpu_plugin.runtime.recording import Run, now, operators, recorded
 
 NO_TIMESTAMPS = (
     "This adapter cannot take timestamps inside a pass, or not as many as this model needs."
@@ -80,8 +80,8 @@ class Recording:
 
 @dataclass(frozen=True)
 class Profile:
-    """The launches and nodes in the order in which they run; the median time of an inference, and
-    the mean time outside of partitions, in the host and its own kernels; `chosen_shapes` are those
+    """The launches and nodes in the order in which they run; the median times of an inference
+    and outside of partitions, in the host and its own kernels; `chosen_shapes` are those
     of inputs with dynamic extents."""
 
     model: str
@@ -130,13 +130,14 @@ def profiled(request: Request, progress: Callable[[float], None] = lambda part: 
         running = subject.start(request.options, profiled=True)
         running.run()
         found = _recorded(running, request.runs, progress)
+    require_runs(running.report())
     if not found.runs:
-        raise RuntimeError(NOTHING)
+        raise RuntimeError(ELSEWHERE)
     if not all(run.timestamps for run in found.runs):
         raise RuntimeError(NO_TIMESTAMPS)
     launches = [*_launches(found, built)]
     times = [end - begin for begin, end in found.inferences]
-    outside = (sum(times) - sum(run.end - run.start for run in found.runs)) / len(times)
+    outside = median(_outside(found))
     return Profile(request.model.name, subject.host, info.name, median(times) / 1e6, outside / 1e6,
                    tuple(_with_limits(launches, request)), tuple(_cpu_nodes(found.host_runs)),
                    found, subject.chosen_shapes)  # fmt: skip
@@ -152,6 +153,13 @@ def _recorded(running: Running, count: int, progress: Callable[[float], None]) -
             progress(done / count)
     numbers = {one.key: one.number for one in running.report().partitions}
     return Recording(tuple(inferences), tuple(runs), numbers, tuple(running.host_runs()[-count:]))
+
+
+def _outside(found: Recording) -> Iterator[int]:
+    """Yields the time of each inference outside of its runs of partitions."""
+    for begin, end in found.inferences:
+        within = (run for run in found.runs if begin <= run.start <= end)
+        yield end - begin - sum(run.end - run.start for run in within)
 
 
 def _launches(found: Recording, built: Built) -> Iterator[Launch]:
@@ -187,7 +195,7 @@ def _explained(
 
 
 def _reached(launches: Sequence[Launch], partition: Partition, plan: Plan) -> Iterator[Launch]:
-    graph, words, own = partition.graph, operators(partition), dict[int, list[Node]]()
+    graph, words, own = partition.graph, operators(partition.graph), dict[int, list[Node]]()
     if all(graph.shape(port.tensor) == port.shape for port in plan.inputs):
         for node in graph.nodes:
             for source in node.sources or (node.id,):

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tflgpu_plugin import log
 from tflgpu_plugin.cli.exits import Sentence
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -121,7 +122,8 @@ def progress(what: str) -> Iterator[Callable[[float], None]]:
     from rich.progress import Progress
 
     errors = Console(stderr=True, **LITERAL)
-    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as bar:
+    bars = Progress(console=errors, transient=True, disable=not errors.is_terminal)
+    with log.without_progress(), bars as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda part: bar.update(task, completed=part)
 

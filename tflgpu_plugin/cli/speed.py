@@ -25,12 +25,23 @@ from tflgpu_plugin.cli.shared import (
     progress,
     table,
 )
+from tflgpu_plugin.cli.written import replacing
 
 _runs = click.option(
     "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
 )
 
 _above = click.FloatRange(min=0, min_open=True)
+
+
+def _require_suffix(option: str, path: Path | None, suffix: str) -> None:
+    if path is not None and path.suffix.lower() != suffix:
+        raise click.UsageError(f"{option} writes a file whose name ends in {suffix}, not {path}.")
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 def _show_measured(found: Any) -> None:
@@ -56,19 +67,27 @@ def _show_measured(found: Any) -> None:
 @fed
 @adapter_option
 @prepared
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg",
+              help="Write a plot.")  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print a line of CSV for each engine.")
 @as_json
-def bench(model: Path, as_csv: bool, as_json: bool, max_ms: float | None, **arguments: Any) -> None:
+def bench(
+    model: Path, as_csv: bool, as_json: bool, max_ms: float | None, plot: Path | None,
+    **arguments: Any,
+) -> None:  # fmt: skip
     """Time MODEL on the host's CPU kernels and through this plugin, alternately.
 
     For engines on the GPU, a second table shows where the time of an inference goes."""
-    from tflgpu_plugin.cli import bench as timing
+    from tflgpu_plugin.cli import bench as timing, plot as plotting
 
     if as_csv and as_json:
         raise click.UsageError("Use either --csv or --json.")
+    _require_suffix("--plot", plot, ".svg")
     asked = timing.request(model, arguments)
     with progress("Timing") as done:
         found = timing.bench(asked, done)
+    if plot is not None:
+        _write(plot, plotting.written(found))
     if as_json:
         print_json(asdict(found))
     elif as_csv:
@@ -76,6 +95,8 @@ def bench(model: Path, as_csv: bool, as_json: bool, max_ms: float | None, **argu
         writer.writerows(_csv_rows(found))
     else:
         _show_bench(found)
+        if plot is not None:
+            console.print(f"\nWrote {plot}.")
     if max_ms is not None and (slow := found.slower_than(max_ms)):
         for one in slow:
             click.echo(f"{one.engine}: the median of {one.median_ms:.2f} ms is over {max_ms:g} ms.",
@@ -106,6 +127,12 @@ def _show_bench(found: Any) -> None:
          f"{t.per_second:.1f}", f"{t.difference:.1e}" if place else ""]
         for place, t in enumerate(found.timings)
     ])  # fmt: skip
+    for one in found.timings:
+        if one.host_runs:
+            which = "some" if one.parts else "all"
+            console.print(f"{one.engine}: the host's own kernels did {which} runs of partitions "
+                          f"({one.host_runs} so far), which the GPU could not do; a warning says "
+                          "why.", style="yellow")  # fmt: skip
     on_gpu = [(t.engine, t.partitions, t.parts) for t in found.timings if t.parts]
     if on_gpu:
         console.print("\nParts of the median of further inferences, with timestamps, ms:")
@@ -126,6 +153,8 @@ def _show_bench(found: Any) -> None:
 @click.option("--top", type=click.IntRange(min=1), help="List only the first of them.")
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json",
               help="Write a timeline for ui.perfetto.dev or chrome://tracing.")  # fmt: skip
+@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path),
+              metavar="FILE.html", help="Write a page with a timeline and tables.")  # fmt: skip
 @click.option("--peak-gflops", type=_above, callback=finite, help="1e9 float operations per second "
               "of this adapter, as its maker states them.")  # fmt: skip
 @click.option(
@@ -137,26 +166,30 @@ def _show_bench(found: Any) -> None:
 @prepared
 @as_json
 def profile(
-    model: Path, sort: str, top: int | None, trace: Path | None, as_json: bool, **arguments: Any
-) -> None:
+    model: Path, sort: str, top: int | None, trace: Path | None, page: Path | None, as_json: bool,
+    **arguments: Any,
+) -> None:  # fmt: skip
     """Show the device time of MODEL, launch by launch, from timestamps, and the nodes that its host
     computes on the CPU.
 
     GFLOP/s and GB/s are what the nodes of a launch reach, by their multiply-adds and the bytes of
     their tensors in the model. The limits of an adapter are not known to WebGPU; give
     --peak-gflops and --peak-gbs to see the part of them."""
-    from tflgpu_plugin.cli import profile as measure, trace as tracing
+    from tflgpu_plugin.cli import profile as measure, profile_page, trace as tracing
 
+    _require_suffix("--html", page, ".html")
     with progress("Profiling") as done:
         found = measure.profiled(measure.request(model, arguments), done)
     if trace is not None:
-        trace.write_text(json.dumps(tracing.trace(found)), encoding="utf-8")
+        _write(trace, json.dumps(tracing.trace(found)))
+    if page is not None:
+        _write(page, profile_page.written(found))
     if as_json:
         return print_json(found.as_json())
     _show_measured(found)
     _show_launches(found, sort, top)
-    if trace is not None:
-        console.print(f"\nWrote {trace}.")
+    for written in filter(None, (trace, page)):
+        console.print(f"\nWrote {written}.")
 
 
 def _show_launches(found: Any, sort: str, top: int | None) -> None:

@@ -16,7 +16,7 @@ LANES = {HOST: "host", CPU: "host's own kernels", UPLOAD: "upload", DEVICE: "dev
 def trace(profile: Profile) -> dict[str, Any]:
     """Returns the trace as a JSON object."""
     title = f"{profile.model} in {profile.host}, {profile.adapter}"
-    return {"displayTimeUnit": "ms", "traceEvents": [*_names(title), *_events(profile)]}
+    return {"displayTimeUnit": "ms", "traceEvents": [*_names(title), *events(profile)]}
 
 
 def _names(title: str) -> Iterator[dict[str, Any]]:
@@ -27,7 +27,8 @@ def _names(title: str) -> Iterator[dict[str, Any]]:
                    "args": {key: value}}  # fmt: skip
 
 
-def _events(profile: Profile) -> Iterator[dict[str, Any]]:
+def events(profile: Profile) -> Iterator[dict[str, Any]]:
+    """Yields the events of all inferences, with times in microseconds since the first began."""
     found = profile.recording
     zero = found.inferences[0][0]
 

@@ -22,7 +22,8 @@ OLD_KEYS = {"islands": "partitions", "island": "partition"}  # of JSON, for one 
 @dataclass(frozen=True)
 class AdapterReport:
     """The adapter that partitions run on; `kind` is discrete, integrated, software or other.
-    `index` is that of `tflgpu info`, which distinguishes adapters of equal names."""
+    `index` is that of `tflgpu info`, which distinguishes adapters of equal names. `assumed`: it is
+    not here; `tflgpu check --assume-limits` reports what would run on it."""
 
     name: str
     vendor: str
@@ -31,6 +32,7 @@ class AdapterReport:
     kind: str
     software: bool
     index: int = 0
+    assumed: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,10 @@ from tflgpu_plugin.ir import Graph
 
 Built = list[tuple[Partition, Instance]]  # in the order of their building
 NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
+ELSEWHERE = (
+    "The GPU could not do this run of the model, so that the host's own kernels did all of it; "
+    "a warning says why."
+)
 
 
 class WithConstants(Built):
@@ -34,15 +38,6 @@ def _copied(graph: Graph) -> Graph:
     })  # fmt: skip
 
 
-def operators(partition: Partition) -> dict[int, str]:
-    """Returns the names of the host's nodes, each its operator and number, by their numbers."""
-    return {
-        source: f"{node.host_op or node.op} {source}"
-        for node in partition.graph.nodes
-        for source in (node.sources or (node.id,))
-    }
-
-
 def placed(built: Built, report: Report) -> list[tuple[int, Partition, Instance]]:
     """Returns (number in the report, partition, instance) for each partition of a report. Raises
     RuntimeError if the report has no partition that was built."""
@@ -51,6 +46,12 @@ def placed(built: Built, report: Report) -> list[tuple[int, Partition, Instance]
     if not found:
         raise RuntimeError(NOTHING)
     return sorted(found, key=lambda each: each[0])
+
+
+def require_runs(report: Report) -> None:
+    """Raises RuntimeError with a sentence if no partition of a report has run on the GPU."""
+    if not report.runs:
+        raise RuntimeError(ELSEWHERE if report.host_runs else NOTHING)
 
 
 def ran(built: Built) -> Built:

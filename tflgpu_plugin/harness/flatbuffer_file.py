@@ -30,14 +30,20 @@ LISTS_2: dict[int, dict[int, int]] = {
 # the fields of a table, or in brackets those of each table of a list.
 Fields = Mapping[int, Any]
 NAMED: Fields = {0: 1}
+BUFFER: Fields = {0: 1}
+OPERATOR: Fields = {1: 4, 2: 4, 5: 1, 7: 1, 8: 4}  # and options, which `File.inside` adds
+DIMENSION: Fields = {}  # of sparsity: unions of lists, which `File.inside` adds
+INDEX_BYTES = {1: 4, 2: 2, 3: 1}  # of each index, by the kind of a list of them
 TENSOR: Fields = {
     0: 4, 3: 1, 7: 4,
     4: {0: 4, 1: 4, 2: 4, 3: 8},  # quantization
-    6: {0: 4, 1: 4, 2: [{3: NAMED, 5: NAMED}]},  # sparsity, with unions of lists
+    6: {0: 4, 1: 4, 2: [DIMENSION]},  # sparsity
 }  # fmt: skip
-GRAPH: Fields = {4: 1, 0: [TENSOR], 3: [{5: 1, 7: 1}]}
+GRAPH: Fields = {4: 1, 0: [TENSOR], 3: [OPERATOR]}
+# Place and size of bytes that are behind all tables, in large files.
+BEHIND = {"buffer": (1, 2), "operator": (9, 10)}
 MODEL: Fields = {
-    1: [{1: 1}], 4: [NAMED], 3: 1, 5: 4, 6: [NAMED], 7: [{2: 1, 0: [NAMED], 1: [NAMED]}],
+    1: [{1: 1}], 4: [BUFFER], 3: 1, 5: 4, 6: [NAMED], 7: [{2: 1, 0: [NAMED], 1: [NAMED]}],
     2: [GRAPH],
 }  # fmt: skip
 DAMAGED = "The TFLite model is damaged or cut short; fetch the file again."
@@ -90,7 +96,10 @@ class File:
         nothing, and crashes on offsets that point outside."""
         root = self.table(self.follow(0))
         self._touch(root, MODEL)
-        codes, buffers = (len(self.tables(self.field(root, slot))) for slot in (1, 4))
+        codes, tables = len(self.tables(self.field(root, 1))), self.tables(self.field(root, 4))
+        buffers = len(tables)
+        for table in tables:
+            self.behind(table, "buffer")
         for graph in self.tables(self.field(root, 2)):
             tensors = self.tables(self.field(graph, 0))
             for tensor in tensors:
@@ -101,12 +110,11 @@ class File:
                 self.index(self.number(operator, 0), codes)
                 for slot in (1, 2, 8):
                     self.ids(self.field(operator, slot), len(tensors))
-                options, more = self.byte(operator, 3), self.byte(operator, 11)
-                self._touch(operator, {4: LISTS.get(options, {}), 12: LISTS_2.get(more, {})})
+                self.behind(operator, "operator")
 
     def _touch(self, table: int, fields: Fields) -> None:
         """Reads these fields, and the objects that they reference."""
-        for slot, inside in fields.items():
+        for slot, inside in self.inside(table, fields).items():
             offset = self.field(table, slot)
             if isinstance(inside, int):
                 self.vector(offset, inside)
@@ -115,6 +123,25 @@ class File:
                     self._touch(each, inside[0])
             elif offset:
                 self._touch(self.table(self.follow(offset)), inside)
+
+    def inside(self, table: int, fields: Fields) -> Fields:
+        """Returns the fields of a table with its unions, whose members depend on their kinds."""
+        if fields is OPERATOR:
+            options, more = self.byte(table, 3), self.byte(table, 11)
+            return {**fields, 4: LISTS.get(options, {}), 12: LISTS_2.get(more, {})}
+        if fields is DIMENSION:
+            return {slot: {0: INDEX_BYTES.get(self.byte(table, slot - 1), 4)} for slot in (3, 5)}
+        return fields
+
+    def behind(self, table: int, kind: str) -> tuple[int, int]:
+        """Returns place and size of the bytes of a table (a kind in `BEHIND`) that are behind all
+        tables, (0, 0) if it has none there. Raises IndexError if they are not all in the file."""
+        start, size = (self.long(self.field(table, slot)) for slot in BEHIND[kind])
+        if start <= 1 or size <= 1:  # which the converter writes for others
+            return 0, 0
+        if start + size > len(self.model):
+            raise IndexError(start)
+        return start, size
 
     def table(self, table: int) -> int:
         """Returns the table's offset, after checking that all of its fields begin in the file."""
@@ -156,6 +183,10 @@ class File:
         """Returns an unsigned number of 32 bits, 0 when it is absent."""
         offset = self.field(table, slot)
         return self.uint(offset) if offset else 0
+
+    def long(self, offset: int) -> int:
+        """Returns an unsigned number of 64 bits, 0 when it is absent."""
+        return int(struct.unpack_from("<Q", self.model, offset)[0]) if offset else 0
 
     def follow(self, offset: int) -> int:
         return offset + self.uint(offset)

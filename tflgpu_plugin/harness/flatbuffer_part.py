@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tflgpu_plugin.harness import flatbuffer_file
-from tflgpu_plugin.harness.flatbuffer_file import LISTS, LISTS_2, Fields, File, whole
+from tflgpu_plugin.harness.flatbuffer_file import BEHIND, BUFFER, OPERATOR, Fields, File, whole
 
 # All fields that refer to something, as in `flatbuffer_file`; None for those that are left out.
-_SPARSITY: Fields = {0: 4, 1: 4, 2: [{3: {0: 4}, 5: {0: 4}}]}
-_TENSOR: Fields = {**flatbuffer_file.TENSOR, 6: _SPARSITY, 9: None}
-_OPERATOR: Fields = {1: 4, 2: 4, 5: 1, 7: 1, 8: 4}
-_GRAPH: Fields = {0: [_TENSOR], 1: 4, 2: 4, 3: [_OPERATOR], 4: 1}
-_MODEL: Fields = {1: [{1: 1}], 2: [_GRAPH], 3: 1, 4: [{0: 1}], 5: None, 6: None, 7: None}
+_TENSOR: Fields = {**flatbuffer_file.TENSOR, 9: None}
+_GRAPH: Fields = {0: [_TENSOR], 1: 4, 2: 4, 3: [OPERATOR], 4: 1}
+_OMITTED = dict.fromkeys((5, 6, 7, 8, 9))
+_MODEL: Fields = {1: [{1: 1}], 2: [_GRAPH], 3: 1, 4: [BUFFER], **_OMITTED}
+_EXTERNAL = 10  # the field of a tensor for a constant in another file
 
 
 def operators(model: bytes) -> list[tuple[list[int], list[int]]]:
@@ -32,7 +32,7 @@ def part(
 ) -> bytes:
     """Returns a model with those operators of the first subgraph whose places are `kept`, and with
     these inputs and outputs. Tensors keep their numbers; values and quantization of those that are
-    not used are left out. Raises ValueError like `operators`."""
+    not used are left out. Raises ValueError like `operators`, also for constants in other files."""
     with whole():
         file = File(model)
         graph, root = _graph(file), file.follow(0)
@@ -45,14 +45,17 @@ def part(
         copy.changed.update(zip((file.field(*place) for place in places), values, strict=True))
         tensors = file.tables(file.field(graph, 0))
         used = {t for one in chosen for slot in (1, 2, 8) for t in _tensors(file, one, slot)}
+        if any(file.number(tensors[t], _EXTERNAL) for t in used):
+            raise ValueError("The model has constants in other files, which cannot be copied.")
         for number, tensor in enumerate(tensors):
             if number not in used:
                 copy.changed.update((file.field(tensor, slot), None) for slot in (4, 6))
         buffers = _buffers(file, [tensors[t] for t in used])
         for number, buffer in enumerate(file.tables(file.field(root, 4))):
             if number not in buffers:
-                copy.changed[file.field(buffer, 0)] = None
+                copy.changed.update((file.field(buffer, slot), None) for slot in (0, 1))
         struct.pack_into("<I", copy.out, 0, copy.table(root, _MODEL))
+        copy.finish()
         return bytes(copy.out)
 
 
@@ -74,11 +77,14 @@ def _buffers(file: File, tensors: Sequence[int]) -> set[int]:
 @dataclass
 class _Copy:
     """A copy of a model. `changed` has, by the position of a field in the model, the tables or
-    numbers that it holds in the copy, or None where it is left out."""
+    numbers that it holds in the copy, or None where it is left out. `behind` has, by the position
+    of a number in the copy, where the bytes are to which it is to point: start and size in the
+    model."""
 
     file: File
     changed: dict[int, Any] = field(default_factory=dict)
     out: bytearray = field(default_factory=lambda: bytearray(b"\0\0\0\0TFL3"))
+    behind: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def table(self, at: int, fields: Fields) -> int:
         """Appends a table, and then all objects that it refers to; returns its position in the
@@ -88,7 +94,7 @@ class _Copy:
         size, length = struct.unpack_from("<HH", model, vtable)
         slots = bytearray(model[vtable : vtable + size])
         references = []
-        for slot, inside in self._fields(at, fields).items():
+        for slot, inside in self.file.inside(at, fields).items():
             place = self.file.field(at, slot)
             if place and (inside is None or self.changed.get(place, ()) is None):
                 struct.pack_into("<H", slots, 4 + 2 * slot, 0)
@@ -98,16 +104,30 @@ class _Copy:
         start = len(out) + (at - len(out)) % 8  # numbers stay aligned
         copied = struct.pack("<i", start - len(out) + size) + model[at + 4 : at + length]
         out += bytes(start - len(out)) + copied
+        self._note_behind(at, start, fields)
         for place, inside in references:
             self._refer(start + place - at, self._target(place, inside))
         return start
 
-    def _fields(self, at: int, fields: Fields) -> Mapping[int, Any]:
-        """Returns the fields of a table; those of an operator's options depend on their types."""
-        if fields is not _OPERATOR:
-            return fields
-        options, more = self.file.byte(at, 3), self.file.byte(at, 11)
-        return {**fields, 4: LISTS.get(options, {}), 12: LISTS_2.get(more, {})}
+    def _note_behind(self, at: int, start: int, fields: Fields) -> None:
+        """Notes the bytes of the table at `at` that are behind all tables; it is copied to
+        `start`."""
+        kind = "buffer" if fields is BUFFER else "operator" if fields is OPERATOR else ""
+        if not kind or self.file.behind(at, kind) == (0, 0):
+            return
+        place, size = (self.file.field(at, slot) for slot in BEHIND[kind])
+        if self.changed.get(place, ()) is None:
+            for each in (place, size):
+                struct.pack_into("<Q", self.out, start + each - at, 0)
+        else:
+            self.behind[start + place - at] = self.file.behind(at, kind)
+
+    def finish(self) -> None:
+        """Appends the bytes that are behind all tables."""
+        for place, (start, size) in self.behind.items():
+            self.out += bytes(-len(self.out) % 16)
+            struct.pack_into("<Q", self.out, place, len(self.out))
+            self.out += self.file.model[start : start + size]
 
     def _target(self, place: int, inside: Any) -> int:
         """Appends the object that a reference in the model points to; returns its position in the

@@ -84,13 +84,19 @@ def _require_known(details: list[dict[str, Any]], names: tuple[str, ...]) -> Non
 
 
 def _fitting(name: str, wanted: tuple[int, ...], detail: dict[str, Any]) -> list[int]:
-    """Returns a shape for an input; the host judges its extents. Raises BadInput for another number
-    of dimensions."""
+    """Returns a shape for an input. Raises BadInput for another number of dimensions and, where the
+    host changes open ones only (`fixed`), for another extent of one that is not."""
     extents = tuple(detail["open"])
+    shown = "x".join("?" if n is None else str(n) for n in extents) or "none: it is a scalar"
     if len(wanted) != len(extents):
-        shown = "x".join("?" if n is None else str(n) for n in extents) or "none: it is a scalar"
         raise BadInput(
             f"The dimensions of the input {name} are {shown}; it was given {len(wanted)}."
+        )
+    differing = any(n not in (None, m) for n, m in zip(extents, wanted, strict=True))
+    if detail.get("fixed") and differing:
+        given = "x".join(map(str, wanted))
+        raise BadInput(
+            f"The dimensions of the input {name} are {shown}, which {given} contradicts."
         )
     return list(wanted)
 

@@ -22,7 +22,8 @@ class NoAdapter(RuntimeError):
 class AdapterInfo:
     """The properties of an adapter that users see. `kind` is discrete, integrated, software or
     other; limits are in WebGPU's units. `index` is its position in `adapters()`, which
-    distinguishes equal adapters."""
+    distinguishes equal adapters. `assumed`: only its limits and features are known, so that nothing
+    can be built."""
 
     name: str
     vendor: str
@@ -34,6 +35,7 @@ class AdapterInfo:
     features: tuple[str, ...] = field(repr=False, default=())
     limits: tuple[tuple[str, int], ...] = field(repr=False, default=())
     index: int = 0
+    assumed: bool = False
     handle: Any = field(repr=False, compare=False, default=None)
 
     @property
@@ -56,8 +58,7 @@ class Device:
 
     @property
     def assumed(self) -> bool:
-        """Whether only the limits of the adapter are known, so that nothing can be built."""
-        return self.handle is None
+        return self.info.assumed
 
     def helper(self) -> Callable[[], Any] | None:
         """Returns a function that opens a second device to compile on, where that helps: where the

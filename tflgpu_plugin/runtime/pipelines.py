@@ -108,6 +108,13 @@ class _Work:
         self.ended, self.reported = threads.Queue[None](), False  # `ended` gets an item at the end
 
     def run(self) -> dict[Pipeline, Any]:
+        try:
+            self._run()
+        finally:
+            log.progress("")
+        return self.done
+
+    def _run(self) -> None:
         making = _MAKER.begin(self._make_all)
         helping = threads.begin(self._help, "help") if self.helper else None
         try:
@@ -121,7 +128,6 @@ class _Work:
                 helping.wait()
         while self.prepared:
             self._warm(*self.prepared.popleft())
-        return self.done
 
     def _make_all(self) -> None:
         try:
@@ -158,7 +164,9 @@ class _Work:
                     self.prepared.append(made)
 
     def _tell(self) -> None:
-        if not self.reported and len(self.done) + len(self.prepared) < len(self.missing):
+        done = len(self.done) + len(self.prepared)
+        log.progress(f"tflgpu: the driver compiles GPU kernels, {done} of {len(self.missing)}")
+        if not self.reported and done < len(self.missing):
             self.reported = True
             log.say(
                 f"tflgpu: the driver compiles {len(self.missing)} GPU kernels. A driver with a "
