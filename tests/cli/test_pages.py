@@ -23,7 +23,13 @@ from tflgpu_plugin.runtime.recording import Run
 
 SVG = "{http://www.w3.org/2000/svg}"
 MS = 1_000_000
-TIMES: dict[str, Any] = {"partitions": 1, "difference": 0.0, "first_ms": 9.0, "mean_ms": 2.0, "per_second": 500.0}
+TIMES: dict[str, Any] = {
+    "partitions": 1,
+    "difference": 0.0,
+    "first_ms": 9.0,
+    "mean_ms": 2.0,
+    "per_second": 500.0,
+}
 
 
 def timing(engine: str, best: float, median: float, worst: float, **more: Any) -> Timing:

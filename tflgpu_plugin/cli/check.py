@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -17,6 +17,7 @@ import click
 
 import tflgpu_plugin
 from tflgpu_plugin import engine
+from tflgpu_plugin.cli.advice import Advice, advise
 from tflgpu_plugin.cli.shared import megabytes
 from tflgpu_plugin.frontend.reports import (
     CPU,
@@ -80,6 +81,7 @@ class Check:
     report: Report
     problem: str = ""  # why the host cannot run the remaining nodes
     chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)  # of dynamic extents
+    advice: tuple[Advice, ...] | None = None  # None unless it was asked for
 
     @property
     def reasons(self) -> list[Reason]:
@@ -93,6 +95,8 @@ class Check:
         report: dict[str, Any] = json.loads(self.report.to_json())
         found = {"model": self.model, "host": self.host, "reasons": reasons, "report": report}
         more = {"problem": self.problem, "chosen_shapes": dict(self.chosen_shapes)}
+        if self.advice is not None:
+            found["advice"] = [asdict(one) for one in self.advice]
         return found | {name: value for name, value in more.items() if value}
 
     def lacks(self, required: Required) -> str:
@@ -109,12 +113,27 @@ def check(
     host_name: str | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     optimized: bool = True,
+    advised: bool = False,
 ) -> Check:
     """Prepares the model with the delegate, or makes a session with the provider, and returns the
     report. With `shapes` of inputs, all dynamic extents are fixed; `optimized`: with onnxruntime's
-    own optimizations.
+    own optimizations; `advised`: with advice for the model.
 
     Raises NoHost, BadInput, OptionError, NoAdapter, or what the host raises for a damaged model."""
+    if not advised:
+        return _checked(path, options, host_name, shapes, optimized)
+    with engine.watch() as built:
+        found = _checked(path, options, host_name, shapes, optimized)
+        return replace(found, advice=tuple(advise(built, found.report)))
+
+
+def _checked(
+    path: Path,
+    options: Mapping[str, str],
+    host_name: str | None,
+    shapes: Mapping[str, tuple[int, ...]] | None,
+    optimized: bool,
+) -> Check:
     given, chosen = inputs.Given(shapes=shapes or {}), dict[str, list[int]]()
     if subjects.is_onnx(path, host_name):
         onnx_model = onnx.read(path)
@@ -232,6 +251,9 @@ def lines(found: Check) -> list[str]:
         text.append("The rest stays on the CPU:")
     for operator, _, reason, nodes in found.reasons:
         text.append(f"  {operator} ({many(nodes, 'node')}): {reason}")
+    if found.advice is not None:
+        text.append("Advice:" if found.advice else "No advice: the model suits GPUs as it is.")
+        text += [f"  {one.line()}" for one in found.advice]
     return [*text, found.problem] if found.problem else text
 
 

@@ -83,13 +83,19 @@ def _show_info(found: Any) -> None:
 @click.option("--assume-limits", "limits", metavar="default|FILE",
               help="Check for another adapter, by WebGPU's default limits or those in the output "
               "of `tflgpu info --json`. None needs to be here.")  # fmt: skip
+@click.option(
+    "--advice",
+    "advised",
+    is_flag=True,
+    help="Also say how the model could suit GPUs better, and which layers cost what.",
+)
 @shaped
 @adapter_option
 @prepared
 @as_json
 def check(
-    model: Path, require: str | None, annotate: Path | None, limits: str | None, as_json: bool,
-    **arguments: Any,
+    model: Path, require: str | None, annotate: Path | None, limits: str | None, advised: bool,
+    as_json: bool, **arguments: Any,
 ) -> None:  # fmt: skip
     """Show which nodes of MODEL run on the GPU, in which partitions, and why the others do not."""
     from tflgpu_plugin.cli import check as checker, given
@@ -98,10 +104,12 @@ def check(
         raise click.UsageError("--annotate is for ONNX models.")
     if annotate and annotate.suffix.lower() != ".onnx":
         raise click.UsageError(f"--annotate writes an ONNX model; {annotate} must end in .onnx.")
+    if advised and limits:
+        raise click.UsageError("--advice is about plans for an adapter here, not assumed ones.")
     required = None if require is None else checker.Required.read(require)
     shapes, options = given.all_shapes(arguments), given.options(arguments)
     with checker.on(limits):
-        found = checker.check(model, options, arguments["host"], shapes, not annotate)
+        found = checker.check(model, options, arguments["host"], shapes, not annotate, advised)
     lacks = found.lacks(required) if required else ""
     if annotate:
         noted = checker.annotated(model, found.report)

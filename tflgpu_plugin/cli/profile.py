@@ -13,11 +13,11 @@ from tflgpu_plugin import engine
 from tflgpu_plugin.cli.given import inputs, options
 from tflgpu_plugin.engine import Partition
 from tflgpu_plugin.harness import subjects
-from tflgpu_plugin.harness.built import ELSEWHERE, Built, require_runs
+from tflgpu_plugin.harness.built import ELSEWHERE, Built, moved, part_of, require_runs
 from tflgpu_plugin.harness.compare import HostRun, Running
 from tflgpu_plugin.harness.inputs import Given
 from tflgpu_plugin.importer.partition import work
-from tflgpu_plugin.ir import Graph, Node, Plan
+from tflgpu_plugin.ir import Plan
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.recording import Run, now, operators, recorded
@@ -195,28 +195,17 @@ def _explained(
 
 
 def _reached(launches: Sequence[Launch], partition: Partition, plan: Plan) -> Iterator[Launch]:
-    graph, words, own = partition.graph, operators(partition.graph), dict[int, list[Node]]()
-    if all(graph.shape(port.tensor) == port.shape for port in plan.inputs):
-        for node in graph.nodes:
-            for source in node.sources or (node.id,):
-                own.setdefault(source, []).append(node)
+    graph, words = partition.graph, operators(partition.graph)
+    known = all(graph.shape(port.tensor) == port.shape for port in plan.inputs)
     seconds: dict[tuple[int, ...], float] = {}
     for made, launch in zip(plan.dispatches, launches, strict=True):
         seconds[made.nodes] = seconds.get(made.nodes, 0) + launch.milliseconds / 1e3
     for made, launch in zip(plan.dispatches, launches, strict=True):
         one = replace(launch, nodes=tuple(words.get(n, str(n)) for n in made.nodes))
-        nodes = {node.id: node for n in made.nodes for node in own.get(n, ())}
-        if nodes and (taken := seconds[made.nodes] * 1e9):
-            part = replace(graph, nodes=tuple(nodes.values()))
-            one = replace(one, gflops=2 * work(part) / taken, gbs=_moved(part) / taken)
+        part = part_of(graph, made)
+        if known and part.nodes and (taken := seconds[made.nodes] * 1e9):
+            one = replace(one, gflops=2 * work(part) / taken, gbs=moved(part) / taken)
         yield one
-
-
-def _moved(part: Graph) -> int:
-    """Returns the bytes of the tensors that these nodes read or write, not those between them."""
-    made = {t for node in part.nodes for t in node.outputs}
-    read = {t for node in part.nodes for t in node.reads}
-    return sum(part.tensors[t].bytes for t in made ^ read)
 
 
 def _with_limits(launches: Iterable[Launch], request: Request) -> Iterator[Launch]:

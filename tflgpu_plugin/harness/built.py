@@ -8,7 +8,7 @@ import numpy as np
 
 from tflgpu_plugin.engine import Instance, Partition
 from tflgpu_plugin.frontend.reports import Report
-from tflgpu_plugin.ir import Graph
+from tflgpu_plugin.ir import Dispatch, Graph
 
 Built = list[tuple[Partition, Instance]]  # in the order of their building
 NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
@@ -46,6 +46,20 @@ def placed(built: Built, report: Report) -> list[tuple[int, Partition, Instance]
     if not found:
         raise RuntimeError(NOTHING)
     return sorted(found, key=lambda each: each[0])
+
+
+def part_of(graph: Graph, *launches: Dispatch) -> Graph:
+    """Returns the graph of the nodes that these launches compute."""
+    wanted = {source for made in launches for source in made.nodes}
+    nodes = [n for n in graph.nodes if not wanted.isdisjoint(n.sources or (n.id,))]
+    return replace(graph, nodes=tuple(nodes))
+
+
+def moved(part: Graph) -> int:
+    """Returns the bytes of the tensors that these nodes read or write, not those between them."""
+    made = {t for node in part.nodes for t in node.outputs}
+    read = {t for node in part.nodes for t in node.reads}
+    return sum(part.tensors[t].bytes for t in made ^ read)
 
 
 def require_runs(report: Report) -> None:
