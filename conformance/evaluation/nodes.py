@@ -65,6 +65,7 @@ def _squeeze_excite(
 
 MORE: dict[str, Callable[..., Any]] = {
     **steps.QUANTIZED, "times_factor": steps.times_factor,
+    "lookup": steps.lookup,
     "concat": lambda *parts, axis: np.concatenate(parts, axis=axis),
     "stack": lambda *parts, axis: np.stack(parts, axis=axis),
     "logical_and": np.logical_and,

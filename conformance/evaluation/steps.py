@@ -59,6 +59,22 @@ def quantized_sum(v: Array, e: Array, *n: float) -> Array:
     return _cut(away((left + right) * _right(*third)), (y, *n[12:14]))
 
 
+def short_sum(v: Array, e: Array, *n: float) -> Array:
+    """Returns a sum like `quantized_sum`; the number of fractional bits is the last one."""
+    (a, *first), (b, *second), (y, *third), bits = n[:4], n[4:8], n[8:12], 2.0 ** n[14]
+    left = away(away(v / a) * bits * _right(*first))
+    right = away(away(e / b) * bits * _right(*second))
+    return _cut(away((left + right) * _right(*third)), (y, *n[12:14]))
+
+
+def short_product(v: Array, e: Array, *n: float) -> Array:
+    return _cut(away(away(v / n[0]) * away(e / n[1]) * factor(*n[2:5])), n[5:8])
+
+
+def lookup(x: Array, table: Array, scale: float) -> Array:
+    return np.asarray(table[np.clip(away(x / scale), -32768, 32767).astype(np.int64) + 32768])
+
+
 def _right(high: float, low: float, shift: float) -> float:
     return factor(high, low, -shift)
 
@@ -122,6 +138,7 @@ def _reversed(op: str) -> Callable[[Array, Array], Array]:
 
 QUANTIZED: dict[str, Callable[..., Array]] = {
     "quantized_sum": quantized_sum, "even_sum": even_sum,
+    "short_sum": short_sum, "short_product": short_product,
     "quantized_squared_difference": quantized_squared_difference,
     "quantized_prelu": quantized_prelu, "quantized_leaky_relu": quantized_leaky_relu,
     "quantized_hard_swish": quantized_hard_swish,

@@ -73,6 +73,12 @@ def _gather_elements(x: Array, indices: Array, axis: int, wraps: bool = False) -
     return np.take_along_axis(x[corner], indices, axis)
 
 
+def _lookup(x: Array, table: Array, scale: float) -> Array:
+    """Returns the entry for each multiple of the scale, counted from the least int16."""
+    places = np.clip(np.rint(x / scale), -(2**15), 2**15 - 1).astype(np.int64) + 2**15
+    return np.asarray(table[places])
+
+
 def _one_hot(indices: Array, depth: Array, on: Array, off: Array, axis: int,
              wraps: bool = False) -> Array:  # fmt: skip
     count = int(depth.reshape(-1)[0])
@@ -464,7 +470,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
-    "one_hot": _one_hot, "times_factor": times_factor,
+    "lookup": _lookup, "one_hot": _one_hot, "times_factor": times_factor,
     "reshape": _reshape,
     "rfft": lambda x, lengths: np.fft.rfft2(x, tuple(int(n) for n in lengths)),
     "real": np.real, "imaginary": np.imag, "complex_abs": np.abs,

@@ -32,6 +32,7 @@ VERSIONS = {
     "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1, "SQUEEZE": 1,
     "PRELU": 1, "ELU": 1, "HARD_SWISH": 1, "EXPAND_DIMS": 1,
 }  # fmt: skip
+SHORT_VERSIONS = {"RSQRT": 3}  # with int16 tensors, where they are more than those
 AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": None}
 BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "FULLY_CONNECTED": 2}
 FIRST = {"TRANSPOSE_CONV": 2}  # place of the input that a weight multiplies
@@ -133,6 +134,7 @@ def quantize(case: Case) -> Case:
             inputs[biased] = bias_of(bias, x, w, "i64" if dtype == SHORT else "i32")
     output = _output(case, first, dtype)
     version = VERSIONS.get(case.op, 2) if dtype != "u8" else 1
+    version = max(version, SHORT_VERSIONS.get(case.op, 1) if dtype == SHORT else 1)
     return replace(
         case, inputs=tuple(inputs), output_type=dtype, output_quantization=output,
         version=max(case.version, version),

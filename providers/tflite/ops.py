@@ -88,7 +88,7 @@ BOTH_RNN = f"{RNN} {RNN.removeprefix('value ')} value? weights? weights?"
 
 def _rows() -> tuple[HostOp, ...]:
     both: Mapping[str, Any] = {"edition_2019": 1, "current": 1}
-    add, mul = params.with_activation("tgl_add_params"), params.with_activation("tgl_mul_params")
+    add, mul = params.total, params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric)
     # The documentation lists only the basic kernel.

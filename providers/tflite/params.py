@@ -158,6 +158,14 @@ leaky_relu = members("tgl_leaky_relu_params", "alpha")
 gelu = members("tgl_gelu_params", "approximate")
 
 
+def total(node: RawNode) -> dict[str, Any]:
+    """Returns the attributes of ADD and SUB. With `powers`, hosts compute in their own way with
+    int16 scales that are powers of two."""
+    params = node.params("tgl_add_params")
+    powers = node.result() == "i16" and bool(params.pot_scale_int16)
+    return {"activation": _activation(params)} | _unusual(powers=powers)
+
+
 def with_activation(struct: str) -> Reader:
     return lambda node: {"activation": _activation(node.params(struct))}
 

@@ -58,9 +58,9 @@ NO_MEANING: Mapping[str, set[str]] = {
         *("dequantize", "quantize"),
     },
     "Only passes make it, after constants have been folded.": {
-        *("checked", "even_sum", "from_bfloat16", "pick", "quantized_hard_swish"),
+        *("checked", "even_sum", "from_bfloat16", "lookup", "pick", "quantized_hard_swish"),
         *("quantized_leaky_relu", "quantized_prelu", "quantized_squared_difference"),
-        *("quantized_sum", "times_factor", "to_bfloat16"),
+        *("quantized_sum", "short_product", "short_sum", "times_factor", "to_bfloat16"),
     },
     "No exporter is known to write it over constants.": {
         *("batch_to_space", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "dilate"),

@@ -63,6 +63,7 @@ def support(
         or _refuse_unlisted(graph, node, edition)
         or _refuse_types(graph, node, op, quantized)
         or _refuse_rescaling(graph, node)
+        or _refuse_short(graph, node, op)
         or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node)
         or _refuse_by_op(graph, node, op, target)
@@ -282,6 +283,13 @@ def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
                 f"{_name(node)} needs equal scales and zero points.",
             )
     return None
+
+
+def _refuse_short(graph: Graph, node: Node, op: Op) -> Refusal | None:
+    """Returns the op's own refusal of a node over int16."""
+    if op.short is None or not short(graph.tensors[node.outputs[0]]):
+        return None
+    return op.short(graph, node)
 
 
 def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:

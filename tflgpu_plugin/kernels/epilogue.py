@@ -81,6 +81,9 @@ EPILOGUE_OPS: dict[str, str] = {
     "fake_quant_even": "cut(nearest_even_units(v, $0), $1, $2) * $0",
     "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13)",
+    "short_sum": "sum_in_fixed_point(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
+    "vec4f($8, $9, $10, $11), $12, $13, u32($14))",
+    "short_product": "short_product(v, e, vec2f($0, $1), vec3f($2, $3, $4), vec3f($5, $6, $7))",
     "even_sum": "even_sum(v, e, vec3f($0, $1, $2), vec3f($3, $4, $5), $6, vec4f($7, $8, $9, $10), "
     "$11)",
     "quantized_squared_difference": "quantized_square(v, e, vec4f($0, $1, $2, $3), "

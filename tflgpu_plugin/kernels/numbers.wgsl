@@ -175,9 +175,18 @@ fn nearest_part(a: vec4f, b: vec4f) -> vec4f {
 // are rescaled to a common scale with 20 fractional bits, and the sum to the scale of the result. Each vec4 holds a scale, a
 // factor (high and low part), and a right shift.
 fn quantized_sum(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
-  let sum = fixed_point(vec4i(units_in(v, a.x)) << vec4u(20u), a)
-          + fixed_point(vec4i(units_in(e, b.x)) << vec4u(20u), b);
+  return sum_in_fixed_point(v, e, a, b, y, least, most, 20u);
+}
+// The same for another number of fractional bits, such as 15 for int16.
+fn sum_in_fixed_point(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32, bits: u32) -> vec4f {
+  let sum = fixed_point(vec4i(units_in(v, a.x)) << vec4u(bits), a)
+          + fixed_point(vec4i(units_in(e, b.x)) << vec4u(bits), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
+}
+// The product of two int16 numbers, times a fixed-point factor: tensorflow/lite/kernels/internal/reference/integer_ops/mul.h.
+fn short_product(v: vec4f, e: vec4f, scales: vec2f, by: vec3f, levels: vec3f) -> vec4f {
+  let n = vec4i(units_in(v, scales.x)) * vec4i(units_in(e, scales.y));
+  return cut(vec4f(multiplied(n, by)), levels.y, levels.z) * levels.x;
 }
 // The quantized squared difference, with a common scale of 7 fractional bits: tensorflow/lite/kernels/squared_difference.cc.
 fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {

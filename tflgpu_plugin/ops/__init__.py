@@ -23,6 +23,7 @@ FAMILIES = (
     "unpool",
     "binary",
     "unary",
+    "lookup",
     "softmax",
     "reduce",
     "group_moments",

@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, quantization
 from tflgpu_plugin.kernels import EPILOGUE_OPS
-from tflgpu_plugin.ops import quantized, rounding
+from tflgpu_plugin.ops import quantized, quantized_short, rounding
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import (
     broadcast_refusal,
@@ -185,7 +185,8 @@ def power(a: Array, b: Array) -> Array:
 ORDERS: dict[str, Callable[[Any, int], Any]] = {"==": operator.eq, "<": operator.lt}
 CHOICE = "select(w, e, v != vec4f(0.0))"
 ATTRIBUTES = {
-    **dict.fromkeys(("add", "sub", "mul"), "activation"), "div": "activation raises",
+    **dict.fromkeys(("add", "sub"), "activation powers"), "mul": "activation",
+    "div": "activation raises",
     **dict.fromkeys(("pow", "floor_div", "floor_mod", "fmod"), "raises"),
     **dict.fromkeys(("maximum", "minimum"), "nan"),
 }  # fmt: skip
@@ -197,7 +198,8 @@ OPS = (
             affine=kind,
             steps=(name, other),
             rounding=rounding.SUM,
-            quantize=quantized.total,
+            quantize=quantized_short.total,
+            short=quantized_short.refuse_sum,
             meaning=meaning,
         )
         for name, whole, kind, other, meaning in (
@@ -211,6 +213,7 @@ OPS = (
         affine="factor",
         steps=("mul", "mul"),
         rounding=rounding.PRODUCT,
+        quantize=quantized_short.product,
         meaning=np.multiply,
     ),
     *(

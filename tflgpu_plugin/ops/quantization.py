@@ -22,7 +22,7 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import quantized
+from tflgpu_plugin.ops import quantized, quantized_short
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
@@ -193,4 +193,5 @@ OPS = (
        kind="elementwise", follows="elementwise", decompose=decompose_cast, converts=True,
        meaning=converted),
     *quantized.ROWS,
+    *quantized_short.ROWS,
 )  # fmt: skip

@@ -33,7 +33,7 @@ MOST = 1 << 30  # largest integer that is multiplied
 SHORT_UNIT, SHORT_SHIFT = 1 << 15, 7  # 16-bit fixed point, and the shift of 8-bit numbers to it
 
 
-def _made(node: Node, op: str, numbers: Numbers | None) -> Node | None:
+def made(node: Node, op: str, numbers: Numbers | None) -> Node | None:
     return None if numbers is None else replace(node, op=op, attributes={"numbers": numbers})
 
 
@@ -41,8 +41,8 @@ def total(graph: Graph, node: Node, levels: Levels) -> Node | None:
     """Returns the node that computes an add or sub of two quantized tensors as hosts do, or
     None."""
     if quantization.even(graph.tensors[node.outputs[0]]):
-        return _made(node, "even_sum", _even(graph, node, levels))
-    return _made(node, "quantized_sum", _summed(graph, node, levels))
+        return made(node, "even_sum", _even(graph, node, levels))
+    return made(node, "quantized_sum", summed(graph, node, levels))
 
 
 def _on_levels(tensor: Tensor) -> bool:
@@ -67,15 +67,15 @@ def _even(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     return (*map(float, (*found, start, scale, zero)), levels.least, levels.most, 0.0)
 
 
-def _summed(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
+def summed(graph: Graph, node: Node, levels: Levels, unit: int = SUM_UNIT) -> Numbers | None:
     """Returns the numbers of `quantized_sum` for an add or sub (the second scale is negative for a
-    sub), or None if a tensor is not quantized per tensor."""
+    sub), or None if a tensor is not quantized per tensor. `unit` is that of the sum."""
     given = [graph.tensors[t].quantization for t in node.inputs[:2] if t is not None]
     scales = [q.scale[0] for q in given if q is not None and len(q.scale) == 1]
     if len(scales) != 2:
         return None
     common = 2 * max(scales)
-    factors = [scales[0] / common, scales[1] / common, common / (SUM_UNIT * levels.scale)]
+    factors = [scales[0] / common, scales[1] / common, common / (unit * levels.scale)]
     fractions, shifts = fixed_point(np.array(factors))
     if np.any(shifts > 0):
         return None
@@ -94,7 +94,7 @@ def by_scales(
 
     def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
         scales = _scales(graph, node)
-        return None if scales is None else _made(node, op, numbers(node, scales, levels))
+        return None if scales is None else made(node, op, numbers(node, scales, levels))
 
     return rule
 
@@ -107,7 +107,7 @@ def _scales(graph: Graph, node: Node) -> list[np.float32] | None:
     return quantization.scales(None if t is None else graph.tensors[t] for t in node.inputs)
 
 
-def _factors(*factors: Any) -> list[float]:
+def factors(*factors: Any) -> list[float]:
     """Returns (high part, low part, left shift) of each factor; factors must not be negative."""
     fractions, shifts = fixed_point(np.array(factors, np.float64))
     parts = [(*divmod(f, FACTOR_UNIT), s) for f, s in zip(fractions, shifts, strict=True)]
@@ -118,7 +118,7 @@ def _prelu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | No
     """Returns the parameters: a factor for each side of zero, computed in float32."""
     x, alpha = scales
     unit = np.float32(levels.scale)
-    return (float(x), float(alpha), *_factors(x / unit, x * alpha / unit), *levels)
+    return (float(x), float(alpha), *factors(x / unit, x * alpha / unit), *levels)
 
 
 def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
@@ -127,7 +127,7 @@ def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
     (x,), unit = scales, np.float32(levels.scale)
     alpha = np.float32(node.attributes["alpha"])
     sign = -1.0 if alpha < 0 else 1.0
-    return (float(x), *_factors(x / unit, x * abs(alpha) / unit), *levels, sign)
+    return (float(x), *factors(x / unit, x * abs(alpha) / unit), *levels, sign)
 
 
 def squared_difference_numbers(
@@ -136,12 +136,12 @@ def squared_difference_numbers(
     """Returns the parameters of a squared difference, in the layout of those of `quantized_sum`."""
     a, b = (float(scale) for scale in scales)
     common = 2 * max(a, b)
-    factors = a / common, b / common, common * common / (DIFFERENCE_UNIT * levels.scale)
-    if max(fixed_point(np.array(factors))[1]) > 0:
+    ratios = a / common, b / common, common * common / (DIFFERENCE_UNIT * levels.scale)
+    if max(fixed_point(np.array(ratios))[1]) > 0:
         return None
     found: list[float] = []
-    for scale, factor in zip((a, b, levels.scale), factors, strict=True):
-        high, low, shift = _factors(factor)
+    for scale, factor in zip((a, b, levels.scale), ratios, strict=True):
+        high, low, shift = factors(factor)
         found += [scale, high, low, -shift]
     return (*found, levels.least, levels.most)
 
@@ -162,7 +162,7 @@ def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | N
     def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
         least, most = (quantization.nearest(limit, levels.scale) for limit in (low, high))
         cut = levels._replace(least=max(levels.least, least), most=min(levels.most, most))
-        return _made(node, "quantized_leaky_relu", _by_ratio(graph, node, cut))
+        return made(node, "quantized_leaky_relu", _by_ratio(graph, node, cut))
 
     return rule
 
@@ -185,7 +185,7 @@ def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     if (scales := _other_scales(graph, node, levels)) is None:
         return None
     x, unit = scales
-    return (float(x), *_factors(x / unit, x / unit), *levels, 1.0)
+    return (float(x), *factors(x / unit, x / unit), *levels, 1.0)
 
 
 def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32, np.float32] | None:
@@ -198,7 +198,7 @@ def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32,
 def times(unit: float, factor: float, levels: Levels) -> EpilogueOp:
     """Returns the fused step that requantizes multiples of `unit`: multiply by `factor` in fixed
     point as `MultiplyByQuantizedMultiplier`, which rounds twice, and clamp to the output levels."""
-    return EpilogueOp("quantized_factor", None, (unit, *_factors(factor), *levels))
+    return EpilogueOp("quantized_factor", None, (unit, *factors(factor), *levels))
 
 
 def times_once(unit: float, factor: float, levels: Levels) -> EpilogueOp:
@@ -226,7 +226,7 @@ def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
 def factor_numbers(unit: float, factor: float, result: float) -> Numbers:
     """Returns the numbers of `times_factor`: the unit of its input (1 for int32), the factor
     between integers as (high part, low part, shift to the left), and the unit of its result."""
-    return (unit, *_factors(factor), result)
+    return (unit, *factors(factor), result)
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -257,17 +257,19 @@ def step_of_quantized(graph: Graph, node: Node, position: int) -> EpilogueOp | N
     other = node.inputs[1 - position]
     if other is None or spread(graph, other, node.outputs[0]) is None:
         return None
-    return EpilogueOp(node.op, other, _swapped(node.op, numbers) if position == 1 else numbers)
+    return EpilogueOp(node.op, other, swapped(node.op, numbers) if position == 1 else numbers)
 
 
-def _swapped(op: str, numbers: Numbers) -> Numbers:
-    """Returns the parameters of a sum whose operands are swapped."""
+def swapped(op: str, numbers: Numbers) -> Numbers:
+    """Returns the parameters of a sum or product whose operands are swapped."""
     if op == "even_sum":
         return (*numbers[:-1], 1.0)  # yes
+    if op == "short_product":
+        return (numbers[1], numbers[0], *numbers[2:])
     return (*numbers[4:8], *numbers[:4], *numbers[8:])
 
 
-def _row(name: str, *stands_for: str, **traits: Any) -> Op:
+def row(name: str, *stands_for: str, **traits: Any) -> Op:
     return Op(
         name, refuse, shapes, lower, "exact", kind="elementwise", fuses=True,
         follows="elementwise", as_epilogue=step_of_quantized, stands_for=stands_for, **traits,
@@ -279,12 +281,12 @@ leaky_relu = by_scales(_leaky_relu, "quantized_leaky_relu")
 squared_difference = by_scales(squared_difference_numbers, "quantized_squared_difference")
 hard_swish = by_scales(_hard_swish, "quantized_hard_swish")
 ROWS = (  # of the family quantization
-    _row("quantized_sum", "add", "sub", operands="xx"),
-    _row("even_sum", "add", operands="xx"),
-    _row("quantized_prelu", "prelu", operands="xx", errors=GATE),
-    _row("quantized_leaky_relu", "leaky_relu", "relu", "relu6", "relu_n1_to_1", errors=GATE),
-    _row("quantized_squared_difference", "squared_difference", operands="xx"),
-    _row("quantized_hard_swish", "hard_swish", errors=GATE),
+    row("quantized_sum", "add", "sub", operands="xx"),
+    row("even_sum", "add", operands="xx"),
+    row("quantized_prelu", "prelu", operands="xx", errors=GATE),
+    row("quantized_leaky_relu", "leaky_relu", "relu", "relu6", "relu_n1_to_1", errors=GATE),
+    row("quantized_squared_difference", "squared_difference", operands="xx"),
+    row("quantized_hard_swish", "hard_swish", errors=GATE),
     Op("times_factor", refuse, shapes, lower_factor, "exact", types=("f32", "i32"),
        kind="elementwise", fuses=True, follows="elementwise"),
 )  # fmt: skip

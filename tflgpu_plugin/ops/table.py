@@ -144,21 +144,23 @@ class Op:
     so inputs and results must have one quantization (as with `keeps`). `rounding`: see there.
     `affine`: the second operand is a term, subtrahend, factor or divisor of the first.
     `quantize(graph, node, levels)` returns the node that computes a result with these levels from
-    stored numbers as hosts do (None: there is none); `stands_for`: the ops in whose place passes
-    make this one. `views`, of ops that only move elements of one input: the results as views of it
-    (see `ops.views`). `by_head`: it works on each head separately, and reads heads stored side by
-    side. `takes_rows`: how many of its first inputs it also reads where they are in the host's
-    order (see `ops.host_order`). `adds_parts`: its lowering adds the partial sums of a split-K
-    launch (see `ops.split_depth`). `gated(graph, node)`: its lowering can multiply the channels of
-    the first input by the input at GATES, per batch. `averages(graph, node)`: its results are the
-    means of each channel's pixels. `unknown`: a number beyond int32 (see `ops.unknown`) "passes"
-    through the op, or the op "chooses" between its last two inputs; empty: it must not get one.
-    `arranges`: the result is the input with its axes in another "order", or its elements in another
-    "shape". `joins`: inputs are concatenated, so that empty ones add nothing. `fills`: by default
-    it fills with zeros, the zero point of a quantized input. `converts`: it only converts to
-    another type. `quantizes`: it only quantizes ("to") or dequantizes ("from"). `numbers_places`:
-    it "makes" or "takes" indices, as its second output or input, that each host numbers in its own
-    way."""
+    stored numbers as hosts do (None: there is none); `short(graph, node)` the refusal of a node
+    over int16 whose scales the hosts' fixed point does not take, and `tabled(graph, node)` the
+    hosts' results for all int16 numbers, as stored numbers (see `ops.lookup`). `stands_for`: the
+    ops in whose place passes make this one. `views`, of ops that only move elements of one input:
+    the results as views of it (see `ops.views`). `by_head`: it works on each head separately, and
+    reads heads stored side by side. `takes_rows`: how many of its first inputs it also reads where
+    they are in the host's order (see `ops.host_order`). `adds_parts`: its lowering adds the partial
+    sums of a split-K launch (see `ops.split_depth`). `gated(graph, node)`: its lowering can
+    multiply the channels of the first input by the input at GATES, per batch. `averages(graph,
+    node)`: its results are the means of each channel's pixels. `unknown`: a number beyond int32
+    (see `ops.unknown`) "passes" through the op, or the op "chooses" between its last two inputs;
+    empty: it must not get one. `arranges`: the result is the input with its axes in another
+    "order", or its elements in another "shape". `joins`: inputs are concatenated, so that empty
+    ones add nothing. `fills`: by default it fills with zeros, the zero point of a quantized input.
+    `converts`: it only converts to another type. `quantizes`: it only quantizes ("to") or
+    dequantizes ("from"). `numbers_places`: it "makes" or "takes" indices, as its second output or
+    input, that each host numbers in its own way."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal | None]
@@ -188,6 +190,8 @@ class Op:
     rounding: Rounding | None = None
     affine: str = ""
     quantize: Callable[[Graph, Node, Levels], Node | None] | None = None
+    short: Callable[[Graph, Node], Refusal | None] | None = None
+    tabled: Callable[[Graph, Node], Array] | None = None
     stands_for: tuple[str, ...] = ()
     views: Callable[[Graph, Node], Sequence[View]] | None = None
     by_head: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir import BFLOAT16, Array, EpilogueOp, Graph, Node, Refusal, Target, quantization
-from tflgpu_plugin.ops import quantized
+from tflgpu_plugin.ops import lookup, quantized
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, overflow
 from tflgpu_plugin.ops.lowering import Lowering
@@ -141,14 +141,16 @@ OPS = (
     row("sqrt", "function", meaning=np.sqrt),
     row("reciprocal", "function", meaning=inverse),
     *(row(name, "function") for name in FUNCTION),
-    row("rsqrt", "function", quantize=quantized.inverse_root),
-    row("log", "function", errors=RELATIVE),
-    row("tanh", "function", errors=BOUNDED),
-    *(row(name, errors=BOUNDED) for name in ("logistic", "hard_sigmoid")),
+    row("rsqrt", "function", quantize=quantized.inverse_root, tabled=lookup.inverse_root),
+    row("log", "function", errors=RELATIVE, tabled=lookup.log),
+    row("tanh", "function", errors=BOUNDED, tabled=lookup.tanh),
+    row("logistic", errors=BOUNDED, tabled=lookup.logistic),
+    row("hard_sigmoid", errors=BOUNDED),
     *(row(name, errors=GATE) for name in ("elu", "selu", "celu", "swish")),
     row("hard_swish", errors=GATE, quantize=quantized.hard_swish),
     *(row(name, errors=GATE) for name in ("softplus", "mish", "gelu_tanh")),
-    *(row(name) for name in ("exp", "sinh", "cosh")),
+    row("exp", tabled=lookup.exp),
+    *(row(name) for name in ("sinh", "cosh")),
     row("gelu", errors=GATE, decompose=decompose_gelu),
     # These change the type, so they cannot be fused into another op.
     row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),

@@ -1,0 +1,90 @@
+"""Every number of int16 through the operators of one tensor, and many pairs through those of two,
+in several scales: exactly the numbers of the host's reference kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.cases import Case, Input
+from conformance.host import Array
+from conformance.plugin.book import Book
+from conformance.test_levels import FUNCTIONS, OPTIONS, TABLES, judged
+from conformance.variants.quantized import FIXED, VERSIONS, quantization_of
+from tflgpu_plugin.ir import SHORT, Quantization
+from tflgpu_plugin.providers.tflite.ops import HOST_OPS
+
+pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(SHORT)]
+ONE = tuple(op for op in FUNCTIONS if HOST_OPS[op].short)
+STORED = np.arange(-(2**15), 2**15).astype(np.int16)
+# Powers of two, for which hosts have kernels of their own, and nearly such.
+POWERS = (*(2.0**-k for k in (9, 11, 12, 13)), 2.0**-12 * 1.0004, 2.0**-12 * 1.002)
+BY_CHANCE = tuple(map(float, np.random.default_rng(7).uniform(2e-5, 4e-4, 6)))
+SCALES = (*POWERS, *BY_CHANCE, 1.0, 0.037, 1e-6)
+
+
+def held(scale: float) -> Quantization:
+    return Quantization((float(np.float32(scale)),), (0,))
+
+
+def every(op: str, scale: float) -> tuple[Case, list[Array]]:
+    """Returns a case of all numbers in this scale. The result's scale is that of a converter, or
+    half of it, so that some results saturate."""
+    values = STORED * scale
+    with np.errstate(all="ignore"):
+        results = FUNCTIONS[op](values[values > 0] if op in ("LOG", "RSQRT") else values)
+    results = np.clip(results, -1e4, 1e4)
+    made = quantization_of(float(results.min()), float(results.max()), SHORT)
+    part = 0.5 if scale in BY_CHANCE[::2] else 1.0
+    made = held(FIXED[op][SHORT][0] if op in FIXED else made.scale[0] * part)
+    given = Input((1, STORED.size), SHORT, quantization=held(scale))
+    version = {"RSQRT": 3, "ABS": 3}.get(op, VERSIONS.get(op, 2))
+    case = Case(f"{scale:g}", op, version, (given,), TABLES.get(op), OPTIONS.get(op, {}),
+                output_type=SHORT, output_quantization=made)  # fmt: skip
+    return case, [(np.maximum(STORED, ~STORED) if op == "RSQRT" else STORED)[None]]
+
+
+@pytest.mark.parametrize("op", ONE)
+def test_every_number(op: str, host_name: str, book: Book) -> None:
+    judged(op, (every(op, scale) for scale in SCALES), host_name, book)
+
+
+# ---- two operands --------------------------------------------------------------------------------
+
+PAIRS = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}
+# Scales of the operands and of the result; the last ones are powers of two.
+TRIPLES = (
+    (1e-4, 1e-4, 2e-4), (1e-4, 3e-5, 1.2e-4), (3e-5, 1e-4, 9e-5), (0.5, 0.25, 1.0),
+    (1e-4, 1e-7, 1e-4), (0.017, 2.3, 2.5), (1.0, 1.0, 1.0), (1e-3, 1e-3, 1e-5),
+    *(tuple(map(float, each)) for each in np.random.default_rng(8).uniform(1e-5, 1e-3, (12, 3))),
+    (2.0**-15, 2.0**-15, 2.0**-15), (2.0**-15, 2.0**-12, 2.0**-12),
+    (2.0**-11, 2.0**-15, 2.0**-11), (2.0**-12, 2.0**-13 * 1.0003, 2.0**-12),
+)  # fmt: skip
+
+
+def pair(op: str, number: int, powers: bool) -> tuple[Case, list[Array]]:
+    """Returns a case of random numbers, among them the least and the largest."""
+    chance, ends = np.random.default_rng(number), np.array([-(2**15), 2**15 - 1, -1, 0, 1])
+    feed = [chance.integers(-(2**15), 2**15, (5, 4096)).astype(np.int16) for _ in range(2)]
+    feed[0][:, :5], feed[1][:, :5] = ends[:, None], ends[None]
+    feed[1][:, 5:1000] >>= 8  # sums and products that do not saturate
+    *given, made = (held(scale) for scale in TRIPLES[number])
+    activation = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")[number % 4]
+    options: dict[str, Any] = {"fusedActivationFunction": activation}
+    options |= {} if op == "MUL" else {"potScaleInt16": powers}
+    inputs = tuple(Input(feed[0].shape, SHORT, quantization=each) for each in given)
+    version = {"ADD": 4, "SUB": 5, "MUL": 4}[op]
+    return Case(f"{TRIPLES[number]} {powers}", op, version, inputs, PAIRS[op], options,
+                output_type=SHORT, output_quantization=made), feed  # fmt: skip
+
+
+@pytest.mark.parametrize("op", PAIRS)
+def test_pairs(op: str, host_name: str, book: Book) -> None:
+    judged(op, (pair(op, k, False) for k in range(len(TRIPLES))), host_name, book)
+
+
+@pytest.mark.parametrize("op", ["ADD", "SUB"])
+def test_sums_of_powers_of_two(op: str, host_name: str, book: Book) -> None:
+    judged(op, (pair(op, k, True) for k in range(len(TRIPLES) - 4, len(TRIPLES))), host_name, book)

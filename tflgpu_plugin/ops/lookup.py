@@ -1,0 +1,173 @@
+"""`lookup(x, numbers [65536]): scale` returns the value that a table has for each int16 number,
+from -32768 on; x holds multiples of `scale`. Passes make it of functions that hosts compute for
+int16 by tables between whose entries they interpolate; here the table has the host's result for
+each number.
+
+The functions below return these results as stored numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, quantization
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
+from tflgpu_plugin.ops.quantized_short import LEAST, MOST, power_of_two
+from tflgpu_plugin.ops.table import GATE, Op, same_shape
+
+COUNT = 1 << 16
+STEPS = 512  # of the hosts' tables over the range of int16
+FULL_RANGE = 255  # entries of the hosts' table of the logistic function
+# Entries that are one larger than the nearest number of 1 / 2^16.
+RAISED = (
+    4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41,
+    43, 44, 45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
+)  # fmt: skip
+Single = np.float32
+
+
+def numbers() -> Array:
+    return np.arange(LEAST, MOST + 1, dtype=np.int64)
+
+
+@cache
+def _sigmoid() -> Array:
+    """Returns the logistic function of multiples of 1 / 24, in units of 1 / 2^16."""
+    entries = np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))), 65535)
+    entries[list(RAISED)] += 1
+    return np.asarray(np.minimum(entries, 65535), np.int64)
+
+
+def _units(scale: float, whole: tuple[int, ...]) -> Array:
+    """Returns all numbers in units of 1 / (3 * 4096). A scale of 1 / 4096 times a power of two
+    whose exponent is in `whole` takes no rounding; others are as in `TanhPrepare` and
+    `SigmoidPrepare` of tensorflow/lite/kernels/activations.cc."""
+    exponent = power_of_two(scale)
+    left = None if exponent is None else 12 + exponent
+    if left in whole:
+        return numbers() * (3 << left)
+    factor, shift = scale * 4096.0 * 3.0, 0
+    while factor <= 32767.0 / 2.0 and shift <= 30:
+        factor, shift = factor * 2.0, shift + 1
+    rounding = 1 << (shift - 1) if shift else 0
+    return (numbers() * int(factor) + rounding) >> shift
+
+
+def _between(units: Array, bits: int) -> tuple[Array, Array]:
+    """Returns the logistic function of magnitudes in units of 1 / (24 * 2^bits), with so many more
+    fractional bits than its table, and where it is beyond the table."""
+    size, table = np.abs(units), _sigmoid()
+    place = np.minimum(size >> bits, FULL_RANGE - 1)
+    low, part = table[place], size & ((1 << bits) - 1)
+    return (low << bits) + part * (table[place + 1] - low), size >> bits >= FULL_RANGE
+
+
+def logistic(graph: Graph, node: Node) -> Array:
+    """Returns the results of `Logistic` of
+    tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h."""
+    units = _units(_scales(graph, node)[0], (0,))
+    result, beyond = _between(units, 9)
+    result = np.where(beyond, 0x7FFF << 10, result)
+    below = (1 << 25) - result + (1 << 9) - 1
+    return np.asarray(np.where(units >= 0, result + (1 << 9), below) >> 10)
+
+
+def tanh(graph: Graph, node: Node) -> Array:
+    """Returns the results of `Tanh` of
+    tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h."""
+    units = _units(_scales(graph, node)[0], (0, 1))
+    result, beyond = _between(units, 8)
+    result = np.where(beyond, 0xFFFF << 8, result)
+    above, below = result - (1 << 23) + (1 << 7), (1 << 23) - result + (1 << 7) - 1
+    return np.asarray(np.where(units >= 0, above, below) >> 8)
+
+
+def _scales(graph: Graph, node: Node) -> tuple[float, float]:
+    """Returns the scales of input and result."""
+    x, y = (quantization.parameters(graph.tensors[t]) for t in (node.operand(), node.outputs[0]))
+    return x[0], y[0]
+
+
+def interpolated(
+    function: Callable[[Array, np.float32], Array],
+) -> Callable[[Graph, Node], Array]:
+    """Returns the function that makes the table of a function of float32 values and the scale of
+    the result, as `LUTPopulate` and `LUTLookup` of tensorflow/lite/kernels/internal/common.h."""
+
+    def made(graph: Graph, node: Node) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return entries(*(Single(scale) for scale in _scales(graph, node)))
+
+    def entries(x: np.float32, y: np.float32) -> Array:
+        low, high = x * Single(LEAST), x * Single(MOST)
+        step = (high - low) / Single(STEPS)
+        inverse = Single(COUNT) / (y * Single(MOST) - y * Single(LEAST))
+        start = low + np.arange(STEPS, dtype=Single) * step
+        after = low + np.arange(1, STEPS + 1, dtype=Single) * step
+        values, middle, later = (function(at, y) for at in (start, start + step / Single(2), after))
+        sample = _away(values * inverse)
+        bias = _away((_away((later * inverse + sample) / Single(2)) - _away(middle * inverse)) / 2)
+        last = _away(function(np.array([high], Single), y) * inverse)
+        found = np.clip(np.concatenate([sample - bias, last]), LEAST, MOST)
+        return _looked_up(np.nan_to_num(found, nan=0).astype(np.int64))
+
+    return made
+
+
+def _looked_up(entries: Array) -> Array:
+    place, part = 256 + (numbers() >> 7), numbers() & 127
+    slope = (entries[place + 1] - entries[place] + COUNT // 2) % COUNT - COUNT // 2
+    found = entries[place] + ((slope * part + 64) >> 7)
+    return np.asarray((found + COUNT // 2) % COUNT - COUNT // 2)  # the host's int16 wraps around
+
+
+def _away(values: Array) -> Array:
+    """Returns the nearest integers as float32, halves away from zero."""
+    whole = np.trunc(values)
+    more = np.abs(values - whole) >= 0.5
+    return np.asarray(whole + np.where(more, np.sign(values), 0), Single)
+
+
+def _exp(values: Array, unit: np.float32) -> Array:
+    return np.exp(values.astype(np.float64)).astype(Single)
+
+
+def _inverse_root(values: Array, unit: np.float32) -> Array:
+    positive = values > 0
+    roots = np.sqrt(np.where(positive, values, 1), dtype=Single)
+    return np.where(positive, Single(1) / roots, Single(MOST) * unit).astype(Single)
+
+
+def _log(values: Array, unit: np.float32) -> Array:
+    positive = values > 0
+    logs = np.log(np.where(positive, values, 1).astype(np.float64)).astype(Single)
+    return np.where(positive, logs, Single(LEAST) * unit).astype(Single)
+
+
+exp, inverse_root, log = (interpolated(each) for each in (_exp, _inverse_root, _log))
+
+
+def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
+    """A constant with a value for each number of int16."""
+    table = graph.constant(node.operand(1))
+    if table is None or table.shape != (COUNT,):
+        return Refusal("constant.required", f"lookup takes a constant of {COUNT} values.")
+    return None
+
+
+def lower(low: Lowering, node: Node) -> None:
+    """Records one launch with one thread per vec4."""
+    low.each_vector(
+        Kernel("lookup", {"scale": float(node.attributes["scale"])}),
+        node,
+        {"x": low.stored(node.operand()), "table": Access(low.stored(node.operand(1)), 1)},
+    )
+
+
+ATTRIBUTES = "scale!"
+OPS = (
+    Op("lookup", refuse, same_shape, lower, "exact", kind="elementwise", fuses=True,
+       follows="elementwise", operands="xx", errors=GATE),
+)  # fmt: skip
