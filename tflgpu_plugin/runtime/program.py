@@ -228,30 +228,6 @@ class Instance:
             native.deliver_log()
         return outputs
 
-    def timed(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[int, int]:
-        """Returns (total, device) in nanoseconds: the time of one run, and the time on the device
-        from before the first dispatch to the end of the last. Raises NativeError on an adapter
-        without timestamps inside a pass.
-
-        `outputs`, made by `new_outputs`, are overwritten in each run, as in hosts. A timestamp is
-        slow on software drivers, which draw an empty picture after it. The time of one is measured
-        between the two at the end of the run, and both are subtracted from the total."""
-        options = native.ffi.new("tg_run_options *")
-        ends = native.ffi.new("uint64_t[3]")
-        options.timestamps, options.ends_only = ends, 1
-        self.run(inputs, (), options, outputs)
-        timestamps = 2 * (ends[2] - ends[1])
-        return int(self.counters().last_nanoseconds - timestamps), int(ends[1] - ends[0])
-
-    def timestamps(self, inputs: Sequence[Array], states: Sequence[Array] = ()) -> Array:
-        """Returns the device's clock in nanoseconds (int64) before the first launch of a run and
-        after each. Raises NativeError like `timed`."""
-        timestamps = np.zeros(len(self.plan.dispatches) + 1, np.uint64)
-        options = native.ffi.new("tg_run_options *")
-        options.timestamps = native.ffi.cast("uint64_t *", timestamps.ctypes.data)
-        self.run(inputs, states, options)
-        return timestamps.astype(np.int64)
-
     def new_outputs(self) -> list[Array]:
         """Returns arrays for the outputs of a run."""
         return [np.empty(port.shape, NUMPY_DTYPES[port.dtype]) for port in self.plan.outputs]
