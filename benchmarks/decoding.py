@@ -314,7 +314,7 @@ def places(beside: Path | None, peer: bool) -> dict[str, Place]:
 def table(rows: Sequence[Row]) -> str:
     """Returns the rows as a Markdown table, without columns of engines that have no value."""
     some = [engine for engine in ENGINES if any(engine in row.cells for row in rows)]
-    lines = [["figure", *some, "must"], ["---"] * (len(some) + 2)]
+    lines = [["figure", *some, "target"], ["---"] * (len(some) + 2)]
     lines += [[row.figure, *(row.cells.get(e, "") for e in some), row.must] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

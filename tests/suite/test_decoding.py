@@ -20,7 +20,7 @@ def _turn(*logits: float) -> list[Any]:
 def test_the_table_has_a_column_for_each_engine_that_ran() -> None:
     rows = [Row("a: ms", {OURS: "3", CPU: "1"}, "2"), Row("b", {OURS: "4"})]
     assert decoding.table(rows).splitlines() == [
-        f"| figure | {OURS} | {CPU} | must |",
+        f"| figure | {OURS} | {CPU} | target |",
         "| --- | --- | --- | --- |",
         "| a: ms | 3 | 1 | 2 |",
         "| b | 4 |  |  |",
