@@ -16,6 +16,7 @@ from conformance.references import (
     recurrent as references_recurrent,
     samples as references_samples,
     scatter as references_scatter,
+    trees as references_trees,
 )
 from conformance.references.rounding import rounded, rounds, times_factor
 from tflgpu_plugin.ir import Array, bfloat16
@@ -465,6 +466,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
     "attention": references_attention.attention, "rotary": references_attention.rotary,
     "matmul_blocks": _matmul_blocks, "gather_blocks": _gather_blocks,
+    "decision_trees": references_trees.decision_trees,
     "grid_sample": references_samples.grid_sample, "roi_align": references_samples.roi_align,
     "roi_max_pool": references_samples.roi_max_pool,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,

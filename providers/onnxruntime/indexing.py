@@ -93,6 +93,11 @@ def one_hot(e: Builder) -> int:
     return e.add("one_hot", indices, depth, on, off, dtype=dtype, axis=axis, wraps=True)
 
 
+def first_largest(e: Builder, x: int, axis: int, dtype: str) -> int:
+    """Returns the index of the first of the largest elements along an axis, without the axis."""
+    return e.add("arg_max", x, e.index([axis]), dtype=dtype, keep_dims=False, last=False)
+
+
 def hardmax(e: Builder) -> int:
     """Builds Hardmax: 1 at the first maximum along `axis`, else 0; before opset 13 the maximum is
     over `axis` and all axes after it."""
@@ -101,7 +106,7 @@ def hardmax(e: Builder) -> int:
     after = axis + 1 if e.version >= 13 else len(shape)
     rows = (prod(shape[:axis]), prod(shape[axis:after]), prod(shape[after:]))
     x = e.reshape(e.x(), rows)
-    first = e.add("arg_max", x, e.index([1]), dtype="i32", keep_dims=False, last=False)
+    first = first_largest(e, x, 1, "i32")
     values = e.const([1]), e.const([0])
     depth = e.index([rows[1]])
     made = e.add("one_hot", first, depth, *values, dtype=e.dtype(), axis=1, wraps=False)

@@ -11,6 +11,7 @@ from tflgpu_plugin.providers import arithmetic
 
 from . import (
     blockwise,
+    classical,
     conditions,
     counted_results,
     einsum,
@@ -378,13 +379,9 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Where", "where", (9, 16), "condition value value", small=True),
     row("Xor", "logical_xor", (7, 7), TWO),
-    row(
-        "ai.onnx.ml:ArrayFeatureExtractor", "gather", (1, 1), "value index", indexing.FEATURES,
-        by=indexing.features,
-    ),
 )  # fmt: skip
 
-HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS)))
+HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS), *classical.ROWS))
 
 # Operators without a kernel here: their results are computed before a run.
 CPU_OPS: dict[str, HostOp] = table(

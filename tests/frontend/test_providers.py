@@ -223,6 +223,7 @@ BEYOND = {
     "onnxruntime/context.py": ["tflgpu_plugin.cache"],
     "onnxruntime/counted_results.py": ["tflgpu_plugin.ops"],
     "onnxruntime/external.py": ["tflgpu_plugin.cache"],
+    "onnxruntime/forests.py": ["tflgpu_plugin.ops.decision_trees"],
     "onnxruntime/matmul_norm.py": ["tflgpu_plugin.ops.normalization"],
     "onnxruntime/reader.py": ["tflgpu_plugin.importer.importer"],
     "onnxruntime/rows.py": ["tflgpu_plugin.ops"],

@@ -50,8 +50,15 @@ NO_MEANING: Mapping[str, set[str]] = {
         *("tan", "tanh"),
     },
     "Each host adds the values that it reduces in an order of its own.": {
-        *("cumprod", "mean_of_groups", "mean_square_of_groups", "reduce_l1", "reduce_l2"),
-        *("reduce_log_sum", "reduce_mean_square", "reduce_sum_square", "segments", "softmax"),
+        *("cumprod", "decision_trees", "mean_of_groups", "mean_square_of_groups", "reduce_l1"),
+        *(
+            "reduce_l2",
+            "reduce_log_sum",
+            "reduce_mean_square",
+            "reduce_sum_square",
+            "segments",
+            "softmax",
+        ),
         *("standardize", "standardize_groups", "scatter_elements"),
     },
     "It is worked out from scales, in a way of its own (`importer.folding`).": {

@@ -53,6 +53,7 @@ FAMILIES = (
     "grid_sample",
     "roi_align",
     "lrn",
+    "decision_trees",
     "matmul",
     "matmul_blocks",
     "gather_blocks",
