@@ -81,12 +81,13 @@ def compared(before: Mapping[str, Row], now: Mapping[str, Row]) -> Comparison:
 
 
 def _falls_short(old: Row, new: Row) -> bool:
-    """Whether anything of `new` is worse than it was."""
+    """Whether anything of `new` is worse than it was. The first partition is no loss."""
     if new.rank != old.rank:
         return new.rank < old.rank
     if not new.rank:
         return old.state == REFUSED != new.state
-    return new.on_cpu > old.on_cpu or new.partitions > old.partitions or new.on_host > old.on_host
+    parts = max(old.partitions, 1)
+    return new.on_cpu > old.on_cpu or new.partitions > parts or new.on_host > old.on_host
 
 
 def read(file: Path = FILE) -> dict[str, Row]:

@@ -23,7 +23,7 @@ if [ "$1" = estimated ]; then
   exec .venv/bin/python -m benchmarks.compiled estimates --models build/encoders/*.onnx "$@"
 fi
 folder=build/exported
-for exporter in torch ultralytics litert keras; do
+for exporter in torch ultralytics litert keras classical; do
   write $exporter $folder
 done
 .venv/bin/python -m conformance.exported $folder --reasons "$@"

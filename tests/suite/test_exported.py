@@ -41,6 +41,12 @@ def test_what_is_worse_fails_and_what_is_better_is_said(before: Row, now: Row) -
     assert "--record" in str(better) and "--record" not in str(worse)
 
 
+def test_the_first_partition_is_better() -> None:
+    none = replace(WHOLE, gpu=0, partitions=0)
+    found = exported_table.compared({"a": none}, {"a": WHOLE})
+    assert len(found.better) == 1 and not found.worse
+
+
 def test_what_is_better_in_one_thing_and_worse_in_another_is_worse() -> None:
     now = replace(WHOLE, nodes=12, gpu=11, partitions=1)
     assert exported_table.compared({"a": replace(WHOLE, partitions=2)}, {"a": now}).worse

@@ -14,6 +14,7 @@ EXPORTERS = {
     "litert_torch": "conformance.models.exported.litert_exporter",
     "torch": "conformance.models.exported.torch_exporter",
     "keras": "conformance.models.exported.keras_exporter",
+    "onnxmltools": "conformance.models.exported.classical_exporter",
 }
 
 
@@ -27,7 +28,7 @@ def main() -> int:
     given.folder.mkdir(parents=True, exist_ok=True)
     here = next((room for module, room in EXPORTERS.items() if find_spec(module)), None)
     if here is None:
-        print("No exporter is installed: see torch.txt, litert.txt and keras.txt.", file=sys.stderr)
+        print("No exporter is installed: see torch.txt and its neighbours.", file=sys.stderr)
         return 2
     failed = 0
     module = import_module(here)

@@ -18,7 +18,6 @@ from . import (
     diffusion_models,
     genai_models,
     newer_models,
-    sklearn_models,
     today,
     torch_models,
     transformer_models,
@@ -61,7 +60,7 @@ def routes() -> dict[str, Callable[[Path], None]]:
     kinds = {n: kind for n in recipes for end, kind in FUSED.items() if n.endswith(f"_{end}")}
     found |= {f"{n}.fused": partial(_fused, n, kind) for n, kind in kinds.items()}
     found |= {f"{n}.int8": partial(_int8, n) for n in SMALL_NUMBERS}
-    return found | genai_models.routes() | sklearn_models.routes()
+    return found | genai_models.routes()
 
 
 def measured() -> dict[str, Callable[[Path], None]]:
