@@ -467,6 +467,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "attention": references_attention.attention, "rotary": references_attention.rotary,
     "matmul_blocks": _matmul_blocks, "gather_blocks": _gather_blocks,
     "decision_trees": references_trees.decision_trees,
+    "squared_distances": lambda x, y: ((x[:, None] - y) ** 2).sum(-1),
     "grid_sample": references_samples.grid_sample, "roi_align": references_samples.roi_align,
     "roi_max_pool": references_samples.roi_max_pool,
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tflgpu_plugin.ir import HostOp
 
-from . import features, indexing, linear_models, scores, tree_ensembles
+from . import features, indexing, linear_models, scores, support_vectors, tree_ensembles
 from .rows import MANY, row
 
 DOMAIN = "ai.onnx.ml"
@@ -47,6 +47,15 @@ ROWS: tuple[HostOp, ...] = (
     _row(
         "OneHotEncoder", "one_hot", (1, 1), "value", features.categories,
         by=features.one_hot_encoder, types="f32 i64",
+    ),
+    _row(
+        "SVMClassifier", "fully_connected", (1, 1), "value", scores.ROWS, scores.TRANSFORM,
+        scores.labelled(support_vectors.LABELS), support_vectors.decided,
+        support_vectors.classifying, by=support_vectors.classifier, types=NUMBERS,
+    ),
+    _row(
+        "SVMRegressor", "fully_connected", (1, 1), "value", scores.ROWS,
+        support_vectors.regressing, by=support_vectors.regressor, types="f32",
     ),
     _row("Scaler", "mul", (1, 1), "value", features.scaled, by=features.scaler, types=NUMBERS),
     _row("TreeEnsemble", "decision_trees", (5, 5), *TREES, by=tree_ensembles.regressor,

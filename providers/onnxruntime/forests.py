@@ -31,7 +31,7 @@ class Nodes(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What leaves say: a number for a class, by leaf."""
+    """The numbers that leaves give to classes, by leaf."""
 
     leaf: Array
     target: Array

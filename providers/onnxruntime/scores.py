@@ -1,5 +1,5 @@
-"""What the classifiers and regressors of ai.onnx.ml have in common: labels, and the functions that
-their attribute post_transform names, as onnxruntime's kernels compute them."""
+"""Labels of the classifiers and regressors of ai.onnx.ml, and the functions that their attribute
+post_transform names, as onnxruntime's kernels compute them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,10 @@ def of_kind(kind: str) -> set[str]:
         ("window", of_kind("window")),
         (
             "reduction",
-            SUMS | OF_GROUPS | {"softmax", "standardize", "standardize_groups", "decision_trees"},
+            SUMS
+            | OF_GROUPS
+            | {"softmax", "standardize", "standardize_groups", "decision_trees"}
+            | {"squared_distances"},
         ),
         (
             "movement",
@@ -69,7 +72,7 @@ def test_what_takes_steps_behind_it(kind: str, fusing: set[str]) -> None:
 
 def test_what_may_pass_float16() -> None:
     sums = SUMS | OF_GROUPS | SCATTERS | {"cumsum", "cumprod", "reduce_log_sum_exp"} | SPECTRA
-    sums |= {"decision_trees"}
+    sums |= {"decision_trees", "squared_distances"}
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}

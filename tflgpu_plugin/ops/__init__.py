@@ -54,6 +54,7 @@ FAMILIES = (
     "roi_align",
     "lrn",
     "decision_trees",
+    "squared_distances",
     "matmul",
     "matmul_blocks",
     "gather_blocks",
