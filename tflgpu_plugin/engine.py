@@ -282,7 +282,8 @@ def claim(
     built: dict[tuple[int, ...], Partition] = {}
     while True:
         kept = [node.id for node in graph.nodes if node.id not in refused]
-        parted = Parted(graph, group(kept) if kept else [], extract, options, repeated, nested)
+        groups = group(kept) if kept else []
+        parted = Parted(graph, groups, extract, options, repeated, nested, found.open)
         more = partition_rules.placed(parted) or _build_all(
             parted.parts, device, built, options, cache
         )

@@ -7,17 +7,19 @@ inputs and outputs and its multiply-adds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import FOLDED, STORE, Graph, Node, Refusal, counts
 
-# Multiply-adds per second, bytes per second and overhead of the nominal devices: a mid-range
-# integrated GPU and two CPU cores (2024).
+# Multiply-adds per second, elements that other ops write per second, bytes per second and overhead
+# of the nominal devices: a mid-range integrated GPU and two CPU cores (2024).
 GPU_WORK_PER_SECOND = 5e11
 CPU_WORK_PER_SECOND = 2e10
+CPU_ELEMENTS_PER_SECOND = 1e9
+GPU_ELEMENTS_PER_SECOND = 2e10
 IO_BYTES_PER_SECOND = 5e9
 SECONDS_PER_RUN = 2e-4
 
@@ -88,47 +90,104 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
     )
 
 
-def work(graph: Graph) -> int:
-    """Returns the multiply-adds of one run (elementwise ops count one per output element)."""
+@dataclass(frozen=True)
+class Around:
+    """The surroundings of a partition. `taken` are the nodes of all partitions.
+    A loop runs the graph once per step (`repeated`), or the graph is the body of a control-flow
+    node (`nested`). `guessed`: extents are guesses, so that the time of a launch cannot be compared
+    with that of the work. The partition needs this many `launches`."""
+
+    taken: Collection[int] = ()
+    repeated: bool = False
+    nested: bool = False
+    guessed: bool = False
+    launches: int = 1
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The work of one run: `products` are multiply-adds of ops that have such, and `elements` the
+    elements that all others write."""
+
+    products: int = 0
+    elements: int = 0
+
+    @property
+    def on_cpu(self) -> float:
+        """Returns the seconds that it takes on the nominal CPU."""
+        return self.products / CPU_WORK_PER_SECOND + self.elements / CPU_ELEMENTS_PER_SECOND
+
+    @property
+    def on_gpu(self) -> float:
+        """Returns the seconds that it takes on the nominal GPU, without launches."""
+        return self.products / GPU_WORK_PER_SECOND + self.elements / GPU_ELEMENTS_PER_SECOND
+
+    def __str__(self) -> str:
+        return f"{self.products:,} multiply-adds and {self.elements:,} other results"
+
+
+def effort(graph: Graph) -> Effort:
+    """Returns the work of all nodes."""
     table = ops.rows()
-    total = 0
+    products = elements = 0
     for node in graph.nodes:
         op = table[node.op]
-        total += (
-            op.work(graph, node) if op.work else sum(prod(graph.shape(t)) for t in node.outputs)
-        )
-    return total
+        if op.work:
+            products += op.work(graph, node)
+        else:
+            elements += sum(prod(graph.shape(t)) for t in node.outputs)
+    return Effort(products, elements)
 
 
-def loss(whole: Graph, part: Graph, repeated: bool = False, nested: bool = False) -> Refusal | None:
+def work(graph: Graph) -> int:
+    """Returns the multiply-adds of one run (elementwise ops count one per output element)."""
+    done = effort(graph)
+    return done.products + done.elements
+
+
+def loss(whole: Graph, part: Graph, around: Around = Around()) -> Refusal | None:
     """Returns why the partition `part` of the graph `whole` should stay on the CPU, or None.
 
     A partition can be dropped if it lies between nodes on the CPU, which compute its inputs and
     read its outputs; if it only reshapes and has such a node on one side, as in the body of a
-    control-flow node (`nested`) it always has; or if it belongs to a graph that a loop runs once
-    per step (`repeated`), since the CPU runs before each step. A tensor that is read from or
-    written to the host's store counts as an input or output of the graph."""
-    computing = [node for node in whole.nodes if node.op != STORE]
-    made = {t for node in computing for t in node.outputs}
-    used = {t for node in computing for t in node.reads}
-    fed = made.intersection(part.inputs)
-    read = used.intersection(part.outputs).difference(whole.outputs)
-    idle = all(ops.arranges(node) == "shape" for node in part.nodes) and (fed or read or nested)
-    if not (repeated or idle or (fed and read)):
+    control-flow node it always has; or if it belongs to a graph that a loop runs once per step,
+    since the CPU runs before each step. A tensor that is read from or written to the host's store
+    counts as an input or output of the graph. Tensors between partitions stay on the GPU; they
+    would have to be copied for a partition on the CPU."""
+    own = {node.id for node in part.nodes}
+    others = [node for node in whole.nodes if node.op != STORE and node.id not in own]
+    fed, read = _shared(part, [node for node in others if node.id not in around.taken])
+    read.difference_update(whole.outputs)
+    idle = all(ops.arranges(n) == "shape" for n in part.nodes) and (fed or read or around.nested)
+    if not (around.repeated or idle or (fed and read)):
         return None
-    io_bytes = sum(part.tensors[t].bytes for t in (*part.inputs, *part.outputs))
-    multiply_adds = 0 if idle else work(part)
-    on_gpu = SECONDS_PER_RUN + io_bytes / IO_BYTES_PER_SECOND + multiply_adds / GPU_WORK_PER_SECOND
-    on_cpu = multiply_adds / CPU_WORK_PER_SECOND
-    if on_cpu > on_gpu:
-        return None
-    count = len(part.nodes)
+    fed_here, read_here = _shared(part, [node for node in others if node.id in around.taken])
+    between = sum(part.tensors[t].bytes for t in fed_here | read_here - read)
+    io_bytes = sum(part.tensors[t].bytes for t in (*part.inputs, *part.outputs)) - between
+    done = Effort() if idle else effort(part)
+    launches = 0.0 if around.guessed and not idle else SECONDS_PER_RUN * around.launches
+    on_gpu = launches + io_bytes / IO_BYTES_PER_SECOND + done.on_gpu
+    on_cpu = (0.0 if idle else between / IO_BYTES_PER_SECOND) + done.on_cpu
+    return None if on_cpu > on_gpu else _splitting(part, around, io_bytes, done)
+
+
+def _shared(part: Graph, nodes: Sequence[Node]) -> tuple[set[int], set[int]]:
+    """Returns the inputs of the partition that `nodes` write, and the outputs that they read."""
+    made = {t for node in nodes for t in node.outputs}
+    used = {t for node in nodes for t in node.reads}
+    return made.intersection(part.inputs), used.intersection(part.outputs)
+
+
+def _splitting(part: Graph, around: Around, io_bytes: int, done: Effort) -> Refusal:
     wrong = (
-        "would be launched at every step of a loop" if repeated else "would only split the graph"
+        "would be launched at every step of a loop"
+        if around.repeated
+        else "would only split the graph"
     )
+    count = len(part.nodes)
     return Refusal(
         "partition.does_not_pay",
         f"This partition of {count} node{'s' if count > 1 else ''} {wrong}: with its present "
-        f"shapes {io_bytes:,} bytes go in and out for {multiply_adds:,} multiply-adds. "
-        "The option force=1 runs it on the GPU anyway.",
+        f"shapes {io_bytes:,} bytes go in and out for {done}. The option force=1 runs it on the "
+        "GPU anyway.",
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tflgpu_plugin.importer import partition
+from tflgpu_plugin.importer.partition import Around
 from tflgpu_plugin.ir import COMPLEX, FOLDED, Graph, Refusal
 from tflgpu_plugin.options import Options
 
@@ -31,7 +32,7 @@ Extraction = Callable[[Graph, Collection[int]], Graph]
 class Parted:
     """A graph and its partitions: `groups` of node ids in execution order. `extract` returns nodes
     as a separate graph. `nested`: the graph is the body of a control-flow node, `repeated`: of a
-    loop, which runs it once per step."""
+    loop, which runs it once per step. `guessed`: extents of its tensors are guesses."""
 
     graph: Graph
     groups: Sequence[Sequence[int]]
@@ -39,6 +40,7 @@ class Parted:
     options: Options
     repeated: bool = False
     nested: bool = False
+    guessed: bool = False
 
     @cached_property
     def place(self) -> Mapping[int, int]:
@@ -90,13 +92,37 @@ def undivided_complex_numbers(parted: Parted) -> dict[int, Refusal]:
 
 def paying(parted: Parted) -> dict[int, Refusal]:
     """A partition that splits the graph must save more than moving its inputs and outputs costs,
-    unless the option force is set."""
+    unless the option force is set. Partitions that are separate only because one reads results
+    whose number the other determines count as one."""
     found: dict[int, Refusal] = {}
-    for group, part in parted.parts.items():
-        reason = partition.loss(parted.graph, part, parted.repeated, parted.nested)
-        if reason and not parted.options.force:
-            found |= dict.fromkeys(group, reason)
+    if parted.options.force:
+        return found
+    for groups in _counted_together(parted):
+        around = Around(parted.place, parted.repeated, parted.nested, parted.guessed, len(groups))
+        ids = [node for group in groups for node in group]
+        part = (
+            parted.parts[groups[0]] if len(groups) == 1 else partition.extract(parted.graph, {*ids})
+        )
+        if reason := partition.loss(parted.graph, part, around):
+            found |= dict.fromkeys(ids, reason)
     return found
+
+
+def _counted_together(parted: Parted) -> list[list[tuple[int, ...]]]:
+    """Returns the groups, those together that share results whose number one of them determines."""
+    tensors, writers = parted.graph.tensors, parted.graph.producers()
+    found = {k: [group] for k, group in enumerate(parted.parts)}
+    at = dict(enumerate(found))
+    place = {node: k for k, group in enumerate(parted.parts) for node in group}
+    for k, part in enumerate(parted.parts.values()):
+        for tensor in part.inputs:
+            maker = writers.get(tensor)
+            other = None if maker is None else place.get(maker.id)
+            if other is not None and tensors[tensor].counted and at[other] != at[k]:
+                moved = at[k]
+                found[at[other]] += found.pop(moved)
+                at = {n: at[other] if where == moved else where for n, where in at.items()}
+    return list(found.values())
 
 
 def most_partitions(parted: Parted) -> dict[int, Refusal]:

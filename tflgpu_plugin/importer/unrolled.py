@@ -46,13 +46,10 @@ def unrolled(e: Builder, condition: HostModel, body: HostModel) -> list[int]:
 def _check_gain(e: Builder) -> None:
     """Raises Unsupported where the launches of so many nodes take longer than the CPU, including
     what a loop on the CPU costs: the graph is in two parts around it."""
-    work = partition.work(Graph.over(e.tensors.table, *e.nodes))
-    on_cpu = 2 * partition.SECONDS_PER_RUN + work / partition.CPU_WORK_PER_SECOND
-    on_gpu = SECONDS_PER_NODE * len(e.nodes) + work / partition.GPU_WORK_PER_SECOND
-    if on_gpu > on_cpu:
-        raise refused(
-            f"for {work:,} multiply-adds, {len(e.nodes)} launches would take longer than the CPU"
-        )
+    done = partition.effort(Graph.over(e.tensors.table, *e.nodes))
+    on_gpu = SECONDS_PER_NODE * len(e.nodes) + done.on_gpu
+    if on_gpu > 2 * partition.SECONDS_PER_RUN + done.on_cpu:
+        raise refused(f"for {done}, {len(e.nodes)} launches would take longer than the CPU")
 
 
 def _continues(loop: _Steps, condition: HostModel, carried: Sequence[int]) -> bool:
