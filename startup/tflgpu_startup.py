@@ -59,7 +59,8 @@ class _Finder:
 
 
 class _Loader:
-    """A loader that removes itself before the module can see it."""
+    """A loader that calls the plugin after the import. It puts the original loader in its place
+    before the module runs, so that the module never sees this one."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader

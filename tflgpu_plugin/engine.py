@@ -232,9 +232,9 @@ def watch(
     found: list[tuple[Partition, Instance]] | None = None,
 ) -> Iterator[list[tuple[Partition, Instance]]]:
     """Yields a list, by default a new one, to which every partition and instance that this process
-    builds meanwhile is added, in order, whichever frontend asks for it. The list keeps them alive
-    for callers that inspect them. Constants can be read while they are added; later, hosts may have
-    freed them."""
+    builds while the context is entered is added, in order, for whichever frontend. The list keeps
+    them alive for callers that inspect them. Constants can be read while they are added; later,
+    hosts may have freed them."""
     found = [] if found is None else found
     _watching.put(id(found), found)
     try:

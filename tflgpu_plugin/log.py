@@ -104,7 +104,8 @@ def progress(text: str) -> None:
 
 @contextmanager
 def without_progress() -> Iterator[None]:
-    """Shows no progress meanwhile, because the program shows its own."""
+    """Turns progress messages off while the context is entered, because the program shows its
+    own."""
     _hiders.append(None)
     try:
         yield

@@ -37,7 +37,7 @@ def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
 
 def _qlinear(one: HostOp, takes: str, asked: Sequence[Condition], types: str) -> HostOp:
     """Returns the row of the QLinear (quantized) variant of the ONNX operator `one`, with operands
-    `takes`, conditions `asked` in addition to its own, and `types`."""
+    `takes`, additional conditions `asked`, and `types`."""
     return _contrib(
         f"QLinear{one.name}", one.op, takes, quantized.single(), *asked, *one.conditions,
         by=quantized.over(one.name), types=types,

@@ -94,9 +94,9 @@ class Grouping:
         return [group for group in found if group]
 
     def _misplaced(self, group: set[int], leaving: set[str]) -> set[int]:
-        """Returns the nodes of `group` that cannot stay in it: shape arithmetic whose result is
-        needed outside, too, and with dynamic shapes nodes that read shape arithmetic from outside.
-        A group of nothing but shape arithmetic is returned whole."""
+        """Returns the nodes that cannot stay in `group`: shape arithmetic whose result is needed
+        outside, too, and with dynamic shapes also nodes that read shape arithmetic from outside.
+        Returns all nodes of a group that consists of shape arithmetic only."""
         arithmetic = self.reading.arithmetic
         if group <= arithmetic:
             return group

@@ -167,8 +167,8 @@ def matmul_integer(e: Builder) -> int:
 
 
 def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
-    """Returns `sums` of products as int32. They are sums over `axes` of `weights`, whose other
-    factor has a magnitude of at most 255, as have weights that are not constant."""
+    """Returns `sums` as int32. They are sums over `axes` of products of `weights` and numbers with
+    a magnitude of at most 255; weights that are not constant have at most this magnitude, too."""
     known = e.constant(weights)
     if known is None:
         bound = STEPS**2 * prod(e.shape(weights)[axis] for axis in axes)

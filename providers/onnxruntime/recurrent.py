@@ -69,7 +69,8 @@ def _direction(e: Builder) -> str:
 
 
 def _activations(e: Builder, default: Sequence[str]) -> list[str]:
-    """Returns the activations of all directions, in lower case; `default` are those of one."""
+    """Returns the activations of all directions, in lower case. `default` are the default ones of
+    one direction."""
     given = e.host.attributes.get("activations") or ()
     names = [bytes(name).decode(errors="replace").lower() for name in given]
     return names or [*default] * len(DIRECTIONS[_direction(e)])

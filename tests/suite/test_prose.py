@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,20 @@ def test_linters_name_the_place(tmp_path: Path) -> None:
     (tmp_path / "copies" / "a.md.md").write_text("Right.\nIt was teh end.\nIt is is wrong.\n")
     found = prose.linters(tmp_path)
     assert [line[: len("a.md:2")] for line in found] == ["a.md:2", "a.md:3"]
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """Yields the docstring of each function that refuses nodes of an op."""
+    for path in sorted((prose.ROOT / "tflgpu_plugin" / "ops").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and "refuse" in node.name:
+                if [one.arg for one in node.args.args][:3] == ["graph", "node", "target"]:
+                    yield f"{path.name} {node.name}", ast.get_docstring(node) or ""
+
+
+def test_functions_that_refuse_say_what_they_require() -> None:
+    """The page of operators lists the docstrings without the verb."""
+    found = dict(refusals())
+    verbs = ("Requires ", "Accepts ", "Refuses ", "Returns ")
+    assert len(found) > 50
+    assert not [name for name, said in found.items() if said and not said.startswith(verbs)]

@@ -198,7 +198,8 @@ def _end(process: Any, seconds: float) -> None:
 
 @contextmanager
 def _without_ctrl_c() -> Iterator[None]:
-    """Makes processes that are started meanwhile ignore Ctrl-C, which is for their parent."""
+    """Makes processes that are started while the context is entered ignore Ctrl-C, which only their
+    parent handles."""
     if not hasattr(signal, "pthread_sigmask"):  # on Windows `work` does it
         yield
         return
@@ -212,8 +213,9 @@ def _without_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Keeps processes that are started meanwhile from importing the program that starts them, which
-    takes time, and would start workers again where it is a script without a guard."""
+    """Keeps processes that are started while the context is entered from importing the program that
+    starts them. The import takes time, and would start workers again if the program is a script
+    without a guard."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -249,8 +251,8 @@ def work(pipe: Connection, spec: Spec, signature: Signature, place: Path, kind: 
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Disables garbage collection meanwhile: imported and created objects are permanent, and
-    scanning them takes a tenth of a start."""
+    """Disables garbage collection while the context is entered: imported and created objects are
+    permanent, and scanning them takes a tenth of a start."""
     gc.disable()
     try:
         yield

@@ -132,8 +132,8 @@ class Patient(io.RawIOBase):
 
 @contextmanager
 def _written() -> Iterator[None]:
-    """Makes both standard streams accept all writes meanwhile. Ends the process with UNUSABLE and a
-    sentence when standard output was lost."""
+    """Makes both standard streams accept all writes while the context is entered. Ends the process
+    with UNUSABLE and a sentence if standard output was lost."""
     _open_closed()
     out, replaced = _patient(sys.stdout), (sys.stdout, sys.stderr)
     err = _patient(sys.stderr)

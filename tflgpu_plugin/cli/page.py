@@ -79,8 +79,8 @@ def _cell(name: str, value: str | float | None) -> str:
 
 
 def picture(width: int, height: int, shapes: Iterable[str], alone: bool = False) -> str:
-    """Returns an SVG picture of these shapes. `alone`: it is a file of its own, for programs that
-    know no variables of styles, too."""
+    """Returns an SVG picture of these shapes. If `alone`, it is a separate file, also for programs
+    that do not support CSS variables."""
     ground = f'<rect width="{width}" height="{height}" fill="var(--page)"/>\n' if alone else ""
     made = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
@@ -95,7 +95,7 @@ def picture(width: int, height: int, shapes: Iterable[str], alone: bool = False)
 
 
 def box(x: float, y: float, width: float, height: float, color: str, told: str = "") -> str:
-    """Returns a filled rectangle; `told` is shown at the pointer."""
+    """Returns a filled rectangle; `told` is the text of its tooltip."""
     return (
         f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.5):.2f}" height="{height:g}" '
         f'fill="var(--{color})">{f"<title>{escape(told)}</title>" if told else ""}</rect>'
@@ -103,7 +103,7 @@ def box(x: float, y: float, width: float, height: float, color: str, told: str =
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", color: str = "ink") -> str:
-    """Returns words that begin, have their middle or end at a place."""
+    """Returns a text that begins, has its middle, or ends at a position."""
     return (
         f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" font-size="12" '
         f'fill="var(--{color})">{escape(words)}</text>'

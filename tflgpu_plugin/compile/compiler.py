@@ -386,7 +386,7 @@ class Assembly:
 
 
 def _plain(key: tuple[object, ...]) -> tuple[object, ...]:
-    """Returns a key as numbers and strings, which a plan can store."""
+    """Converts a key to numbers and strings, which a plan can store."""
     return tuple(part if isinstance(part, (int, str)) else repr(part) for part in key)
 
 

@@ -92,5 +92,5 @@ def _tensors(sources: Sequence[Source], root: Root) -> set[int]:
 
 
 def _reach(tensors: Collection[int], outer: Collection[int], views: Views) -> bool:
-    """Whether one of the tensors is inside one of `outer`."""
+    """Whether the outermost tensor that encloses one of the tensors is in `outer`."""
     return any(views.find(tensor)[0] in outer for tensor in tensors)

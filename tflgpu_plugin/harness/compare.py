@@ -104,7 +104,7 @@ class Subject(Protocol):
 
     @property
     def content(self) -> bytes:
-        """Returns the model."""
+        """Returns the model as bytes."""
 
     @property
     def program(self) -> str:
@@ -308,8 +308,8 @@ def latency(run: Callable[[], object], runs: int) -> float:
 
 
 def thinned(inner: list[T]) -> list[T]:
-    """Returns a few of the items, counted from the end, so that the last one, the logits, is
-    included."""
+    """Returns a few of the items at equal distances, counted from the end so that the last one (the
+    logits) is included."""
     step = max(1, -(-len(inner) // MAX_PROBES))
     return inner[::-step][::-1]
 

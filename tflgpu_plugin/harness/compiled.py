@@ -26,8 +26,8 @@ TAKEN = ("float32", "float16", "int32", "int8", "uint8", "bool")
 
 
 class Accelerator:
-    """The options of a model, which `load_delegate` returns in place of a delegate. The model that
-    is made with it has the report."""
+    """Stands in for the delegate that `load_delegate` returns: it holds the environment whose
+    options a compiled model is made with. The report belongs to that model."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.environment = tflgpu_plugin.litert_environment(**options)

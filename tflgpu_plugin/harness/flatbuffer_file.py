@@ -125,7 +125,8 @@ class File:
                 self._touch(self.table(self.follow(offset)), inside)
 
     def inside(self, table: int, fields: Fields) -> Fields:
-        """Returns the fields of a table with its unions, whose members depend on their kinds."""
+        """Returns the fields of a table, including those of its unions, whose members depend on the
+        kind of the union."""
         if fields is OPERATOR:
             options, more = self.byte(table, 3), self.byte(table, 11)
             return {**fields, 4: LISTS.get(options, {}), 12: LISTS_2.get(more, {})}
@@ -212,7 +213,7 @@ class File:
         return list(struct.unpack_from(f"<{count}i", self.model, start))
 
     def list_at(self, offset: int) -> tuple[int, int]:
-        """Returns the position of the items of a list, and their number."""
+        """Returns the position of the first item of a list, and the number of its items."""
         if not offset:
             return 0, 0
         start = self.follow(offset)

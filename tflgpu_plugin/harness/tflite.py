@@ -81,8 +81,8 @@ class TfliteModel:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Adds the chosen shapes, if there are any, to errors of the host that are raised
-        meanwhile."""
+        """Adds the chosen shapes, if there are any, to errors that the host raises while the
+        context is entered."""
         try:
             yield
         except Lacking:

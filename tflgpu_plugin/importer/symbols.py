@@ -281,9 +281,10 @@ def changes(
 def _changes(
     symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
 ) -> Iterator[dict[str, int]]:
-    """Yields changes of symbols: a symbol equal to an extent that the node sees becomes another
-    such extent, or all equal symbols do; a symbol changes by the difference of two extents; or two
-    become extents that the node sees."""
+    """Yields the symbols with changed numbers. `numbers` are the extents that the node sees. A
+    symbol that equals one of them is set to another, alone or together with all symbols of the same
+    number; a symbol is increased by the difference of two of them; or two symbols are set to two of
+    them."""
     seen = [name for name in free if symbols[name] in numbers]
     for wanted in numbers:
         yield from ({name: wanted} for name in seen)

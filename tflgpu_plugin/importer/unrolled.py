@@ -53,7 +53,7 @@ def _check_gain(e: Builder) -> None:
 
 
 def _continues(loop: _Steps, condition: HostModel, carried: Sequence[int]) -> bool:
-    """Whether the loop takes another step. Raises Unsupported where only a run knows that."""
+    """Whether the loop takes another step. Raises Unsupported if that is known only in a run."""
     found = loop.imported(condition, carried)
     tensor = found.graph.tensors.get(found.ids.get(next(iter(condition.outputs)), -1))
     if tensor is None or tensor.data is None or tensor.data.size != 1:
@@ -135,8 +135,8 @@ class _Steps:
 
 
 def _given(stated: Value, held: Tensor, number: int) -> Value:
-    """Returns an input of a step's graph with the value that it is given. Raises Unsupported where
-    the graph states another type."""
+    """Returns an input of a step's graph with the shape and the value that it has in this step.
+    Raises Unsupported where the graph states another type."""
     if stated.dtype != held.dtype or stated.data is not None or stated.variable:
         raise refused(f"its value {number} is of another type in a step")
     if stated.quantization != held.quantization:

@@ -217,8 +217,8 @@ class HostOp:
 
 
 def count_given(inputs: Sequence[object]) -> int:
-    """Returns how many inputs of a node remain when absent ones (None) at the end, which hosts may
-    write or omit, are not counted."""
+    """Returns the number of a node's inputs, not counting absent ones (None) at the end, which
+    hosts may write or omit."""
     count = len(inputs)
     while count and inputs[count - 1] is None:
         count -= 1

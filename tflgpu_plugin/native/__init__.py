@@ -123,8 +123,9 @@ def call(function: Any, *args: Any) -> Any:
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """A context for calls into our code that hold locks: a child that is forked meanwhile must not
-    use the GPU, because it would wait for them. Raises NativeError in such a child."""
+    """Marks calls into our code that hold locks, while the context is entered. A child that is
+    forked then must not use the GPU, because it would wait for these locks. Raises NativeError in
+    such a child."""
     lib = load()
     call(lib.tg_is_forked)
     lib.tg_busy(1)

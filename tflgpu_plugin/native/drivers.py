@@ -39,9 +39,9 @@ def open_ahead(lib: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A context in which Vulkan instances are made without Mesa's device-select layer, where that
-    would complain on stderr, once per adapter, that there is no desktop to ask for the preferred
-    GPU. Users who select a GPU with this layer keep it.
+    """Lets Vulkan instances be created without Mesa's device-select layer while the context is
+    entered. That layer would complain on stderr, once per adapter, that there is no desktop to ask
+    for the preferred GPU. Users who select a GPU with this layer keep it.
 
     The variable is set in C's environment only, so that no thread sees `os.environ` change."""
     if os.path.isabs(os.environ.get("XDG_RUNTIME_DIR", "")) or any(map(os.environ.get, CHOICE)):

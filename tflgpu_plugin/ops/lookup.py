@@ -150,7 +150,7 @@ exp, inverse_root, log = (interpolated(each) for each in (_exp, _inverse_root, _
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """A constant with a value for each number of int16."""
+    """Requires a constant with a value for each number of int16."""
     table = graph.constant(node.operand(1))
     if table is None or table.shape != (COUNT,):
         return Refusal("constant.required", f"lookup takes a constant of {COUNT} values.")

@@ -242,7 +242,7 @@ def loaded_ahead(target: Target, depth: int) -> int:
 
 
 def _own(node: Node) -> int:
-    """Returns the rows that a thread computes at once on software drivers."""
+    """Returns how many rows a thread computes at once on software drivers."""
     return OWN // 2 if node.op == "gru" or _extra(node) else OWN
 
 

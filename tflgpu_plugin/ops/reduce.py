@@ -31,7 +31,7 @@ def _count(graph: Graph, node: Node) -> int:
 
 
 def refuse_axis(graph: Graph, node: Node, most: int) -> Refusal | None:
-    """Refuses all but one constant axis of at most `most` elements."""
+    """Refuses a node unless it has one axis, which is constant and has at most `most` elements."""
     axes, shape = graph.constant(node.inputs[1]), graph.shape(node.operand())
     if axes is None or axes.size != 1:
         return Refusal("constant.required", f"{node.op} needs one constant axis.")

@@ -112,7 +112,7 @@ class Reduced:
 
     @property
     def count(self) -> int:
-        """Returns the elements per result."""
+        """Returns how many elements are reduced to one result."""
         return prod(self.shape[axis] for axis in self.axes)
 
     @property

@@ -3,7 +3,7 @@
 #include "core/run.h"
 
 enum {
-  ALIGNMENT = 256,                 /* of a tensor in its buffer, which every adapter allows */
+  ALIGNMENT = 256,                 /* alignment of a tensor in its buffer that every adapter allows */
   SETS = 4                         /* sets of bind groups that a replay keeps, and runs after which it releases an unused one */
 };
 
