@@ -3,13 +3,16 @@ in several scales: exactly the numbers of the host's reference kernels."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from conformance import host
 from conformance.cases import Case, Input
 from conformance.host import Array
+from conformance.models import tflite as models
 from conformance.plugin.book import Book
 from conformance.test_levels import FUNCTIONS, OPTIONS, TABLES, judged
 from conformance.variants.quantized import FIXED, VERSIONS, quantization_of
@@ -88,3 +91,77 @@ def test_pairs(op: str, host_name: str, book: Book) -> None:
 @pytest.mark.parametrize("op", ["ADD", "SUB"])
 def test_sums_of_powers_of_two(op: str, host_name: str, book: Book) -> None:
     judged(op, (pair(op, k, True) for k in range(len(TRIPLES) - 4, len(TRIPLES))), host_name, book)
+
+
+# ---- layers --------------------------------------------------------------------------------------
+
+LAYERS = {
+    "FULLY_CONNECTED": (7, "FullyConnectedOptions", {}),
+    "CONV_2D": (4, "Conv2DOptions", {"padding": "SAME", "strideW": 1, "strideH": 1}),
+    "DEPTHWISE_CONV_2D": (
+        5, "DepthwiseConv2DOptions",
+        {"padding": "SAME", "strideW": 1, "strideH": 1, "depthMultiplier": 1},
+    ),
+}  # fmt: skip
+SHARES = (1.0, 3.0, 0.02, 1e-3, 0.3)  # of the result's range that the sums fill
+
+
+def layer(op: str, number: int, deep: int = 24, whole: bool = False) -> tuple[Case, list[Array]]:
+    """Returns a layer at random scales, one per channel except for every other fully-connected
+    layer. `whole`: all weights are 127 and all values the largest, and sums need 41 bits."""
+    chance, (version, table, options) = np.random.default_rng([number, deep]), LAYERS[op]
+    shape = {"FULLY_CONNECTED": (64, deep)}.get(op, (1, 8, 8, deep))
+    weights = {"FULLY_CONNECTED": (7, deep), "CONV_2D": (7, 3, 3, deep)}.get(op, (1, 3, 3, deep))
+    feed = chance.integers(-(2**15), 2**15, shape).astype(np.int16)
+    feed[..., -3:] >>= 9
+    numbers = chance.integers(-127, 128, weights).astype(np.int8)
+    if whole:
+        feed[:], numbers[:] = 2**15 - 1, 127
+    axis = 3 if op == "DEPTHWISE_CONV_2D" else 0
+    channels = 1 if op == "FULLY_CONNECTED" and number % 2 else weights[axis]
+    scale, *scales = map(float, chance.uniform(1e-5, 1e-3, 1 + channels).astype(np.float32))
+    scales = [scale * 9 for scale in scales]
+    sums = [float(np.float32(scale * each)) for each in scales]
+    reach = 127 * 2**14 * (max(deep, 9) if whole else max(deep, 9) ** 0.5) * max(sums)
+    made = held(reach / 2**15 / SHARES[number % len(SHARES)])
+    biases = chance.integers(-(2**28), 2**28, weights[axis])
+    bias = Input(biases.shape, "i64", biases.astype(np.int64),
+                 quantization=Quantization(tuple(sums), (0,) * channels))  # fmt: skip
+    inputs = (
+        Input(shape, SHORT, quantization=held(scale)),
+        Input(weights, "i8", numbers,
+              quantization=Quantization(tuple(scales), (0,) * channels, axis)),
+        bias,
+    )  # fmt: skip
+    options = options | {"fusedActivationFunction": ("NONE", "RELU")[number % 3 == 0]}
+    case = Case(f"{number} {deep} {whole}", op, version, inputs, table, options, output_type=SHORT,
+                output_quantization=made)  # fmt: skip
+    bare = op != "FULLY_CONNECTED" and number % 4 == 0
+    return replace(case, inputs=inputs[:2]) if bare else case, [feed]
+
+
+@pytest.mark.parametrize("op", LAYERS)
+def test_layers(op: str, host_name: str, book: Book) -> None:
+    judged(op, (layer(op, number) for number in range(20)), host_name, book)
+
+
+@pytest.mark.parametrize("op", ["FULLY_CONNECTED", "CONV_2D"])
+def test_large_sums(op: str, host_name: str, book: Book) -> None:
+    """The digits of deep layers have 4 bits."""
+    sizes = (300, 2000) if op == "FULLY_CONNECTED" else (130, 200)
+    made = (layer(op, number, deep, number % 2 == 0) for deep in sizes for number in range(1, 5))
+    judged(op, made, host_name, book)
+
+
+def test_dense_layers_without_a_bias(host_name: str, book: Book) -> None:
+    """In tflite-runtime their sums have 32 bits, and the host keeps them."""
+    made = (layer("FULLY_CONNECTED", number) for number in range(1, 5))
+    bare = ((replace(case, inputs=case.inputs[:2]), feed) for case, feed in made)
+    if host_name != "tflite_runtime":
+        return judged("FULLY_CONNECTED", bare, host_name, book)
+    for case, feed in bare:
+        run = host.run_on_gpu(models.build(case), [feed], host_name)
+        assert run.placement.sentences == (
+            "FULLY_CONNECTED needs a bias of int64 for int16, whose sums have 64 bits.",
+        )
+    pytest.skip("tflite_runtime keeps these layers")

@@ -65,7 +65,7 @@ def _squeeze_excite(
 
 MORE: dict[str, Callable[..., Any]] = {
     **steps.QUANTIZED, "times_factor": steps.times_factor,
-    "lookup": steps.lookup,
+    "lookup": steps.lookup, "wide_total": REFERENCES["wide_total"],
     "concat": lambda *parts, axis: np.concatenate(parts, axis=axis),
     "stack": lambda *parts, axis: np.stack(parts, axis=axis),
     "logical_and": np.logical_and,

@@ -71,6 +71,10 @@ def short_product(v: Array, e: Array, *n: float) -> Array:
     return _cut(away(away(v / n[0]) * away(e / n[1]) * factor(*n[2:5])), n[5:8])
 
 
+def digit(v: Array, *n: float) -> Array:
+    return np.asarray(REFERENCES["digit"](v, numbers=n))
+
+
 def lookup(x: Array, table: Array, scale: float) -> Array:
     return np.asarray(table[np.clip(away(x / scale), -32768, 32767).astype(np.int64) + 32768])
 
@@ -138,7 +142,7 @@ def _reversed(op: str) -> Callable[[Array, Array], Array]:
 
 QUANTIZED: dict[str, Callable[..., Array]] = {
     "quantized_sum": quantized_sum, "even_sum": even_sum,
-    "short_sum": short_sum, "short_product": short_product,
+    "short_sum": short_sum, "short_product": short_product, "digit": digit,
     "quantized_squared_difference": quantized_squared_difference,
     "quantized_prelu": quantized_prelu, "quantized_leaky_relu": quantized_leaky_relu,
     "quantized_hard_swish": quantized_hard_swish,
@@ -152,7 +156,7 @@ STEPS: dict[str, Callable[..., Array]] = {
     "requantize_once": requantize, "rescale": rescale,
     **{f"reverse_{op}": _reversed(op) for op in ("sub", "div", "pow", "maximum", "minimum")},
     "maximum_nan": np.maximum, "minimum_nan": np.minimum,
-    "there": lambda v, e: np.where(e != 0, v, 0.0),
+    "whole": np.rint, "there": lambda v, e: np.where(e != 0, v, 0.0),
 }  # fmt: skip
 PAIRS = {"add", "sub", "mul", "maximum", "minimum", "prelu", "div", "pow", "atan2",
          "squared_difference", *(name for name in STEPS if name.startswith("reverse_")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import erf, inf
 from typing import Any
 
@@ -78,6 +78,32 @@ def _lookup(x: Array, table: Array, scale: float) -> Array:
     """Returns the entry for each multiple of the scale, counted from the least int16."""
     places = np.clip(np.rint(x / scale), -(2**15), 2**15 - 1).astype(np.int64) + 2**15
     return np.asarray(table[places])
+
+
+def _digit(x: Array, numbers: Sequence[float]) -> Array:
+    """Returns the digit after so many bits, of a number with signed digits."""
+    scale, before, bits, last = numbers
+    left = np.rint(x / scale).astype(np.int64)
+    base = 1 << int(bits)
+    for _ in range(int(before // bits)):
+        left = (left + base // 2) // base
+    rest = (left + base // 2) // base
+    return np.asarray(left if last else left - rest * base, np.float64)
+
+
+def _wide_total(
+    rows: Array, *sums: Array, bits: int, numbers: Sequence[float], away: bool = False
+) -> Array:
+    """Computes with integers of any size."""
+    scale, least, most = numbers
+    halves = [row.astype(np.int64).astype(object) for row in rows]
+    low, by_low = (half % 2**32 for half in (halves[0], halves[2]))
+    bias, by, power = low + halves[1] * 2**32, by_low + halves[3] * 2**32, halves[4]
+    whole = [np.rint(part).astype(np.int64).astype(object) for part in sums]
+    total = bias + sum(part * 2 ** (bits * k) for k, part in enumerate(whole))
+    sign = np.where(total < 0, -1, 1) if away else 1
+    found = sign * ((sign * total * by + 2 ** (power - 1)) // 2**power)
+    return np.asarray(np.clip(found, int(least), int(most)).astype(np.float64) * scale)
 
 
 def _one_hot(indices: Array, depth: Array, on: Array, off: Array, axis: int,
@@ -473,7 +499,8 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
-    "lookup": _lookup, "one_hot": _one_hot, "times_factor": times_factor,
+    "digit": _digit, "lookup": _lookup, "wide_total": _wide_total,
+    "one_hot": _one_hot, "times_factor": times_factor,
     "reshape": _reshape,
     "rfft": lambda x, lengths: np.fft.rfft2(x, tuple(int(n) for n in lengths)),
     "real": np.real, "imaginary": np.imag, "complex_abs": np.abs,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 CUSTOM = 32
 DELEGATE = 51
+INT32 = 2  # of tensor types
 
 # The host's tensor types by number (the model file numbers them differently).
 _DTYPES = (

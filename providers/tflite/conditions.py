@@ -78,6 +78,11 @@ MIRRORED = needs(
     lambda e: e.host.attributes["mode"],
 )
 COUNTED = _set("attribute.invalid", "The number of tensors that its parameters say.", "miscounted")
+WIDE = _set(
+    "attribute.unsupported",
+    "A bias of int64 for int16, whose sums have 64 bits.",
+    "narrow_sums",
+)
 INDEXED = _set("dtype.mismatch", "Indices of the type that its parameters name.", "asked")
 UNSHUFFLED = _set("attribute.unsupported", "No shuffled weights.", "shuffled")
 APART = _set("attribute.unsupported", "No interior padding.", "inside")
@@ -171,6 +176,9 @@ def symmetric_hybrid(e: Builder) -> Refusal | None:
     if e.has(0) and e.dtype() == "i8":
         return None
     return symmetric(e)
+
+
+DENSE_LAYER: tuple[Condition, ...] = (activation, symmetric_hybrid, UNSHUFFLED, WIDE)
 
 
 def _states_found(e: Builder) -> bool:

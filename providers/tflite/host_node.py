@@ -88,6 +88,13 @@ class RawNode:
         """Returns the dtype of the first output in the model."""
         return self.tensors[self.outputs[0]].dtype
 
+    def kind(self, position: int) -> str:
+        """Returns the dtype of an input in the model, "" for an absent one. (Values of int64
+        constants may be int32 here.)"""
+        if not self.has_input(position):
+            return ""
+        return codes.dtype(self.context.tensors[self.inputs[position]].type)
+
     def constant(self, position: int) -> Array | None:
         """Returns the value of an input that is a constant, else None."""
         tensor = self.inputs[position] if position < len(self.inputs) else None

@@ -90,7 +90,7 @@ def _rows() -> tuple[HostOp, ...]:
     both: Mapping[str, Any] = {"edition_2019": 1, "current": 1}
     add, mul = params.total, params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
-    layer = (*windows, need.activation, need.symmetric)
+    layer = (*windows, need.activation, need.symmetric, need.WIDE)
     # The documentation lists only the basic kernel.
     full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm)
     return (
@@ -123,7 +123,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("EXP", "exp", 2, current=1, quantized=2),
         _row(
             "FULLY_CONNECTED", "fully_connected", 14, params.fully_connected, LAYER,
-            need.activation, need.symmetric_hybrid, need.UNSHUFFLED, quantized=4, **both,
+            *need.DENSE_LAYER, quantized=4, **both,
         ),
         _row("LOGICAL_AND", "logical_and", 1, None, TWO, current=1),
         _row(

@@ -71,7 +71,19 @@ def plain(layout: str, *names: str) -> Reader:
 
 def convolution(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_conv_params")
-    return _window(params) | {"dilations": _sizes(params, "dilation")}
+    return _window(params) | {"dilations": _sizes(params, "dilation")} | _sums(node, 2, 24)
+
+
+def _sums(node: RawNode, bias: int, place: int, unbiased: bool = False) -> dict[str, Any]:
+    """Returns `narrow_sums` where hosts add up products of int16 in 32 bits: where the bias is
+    int32 or, without one, where the parameters say so at this place; `unbiased` is what
+    tflite-runtime does without one, whose structs end before it."""
+    if node.result() != "i16":
+        return {}
+    narrow = node.kind(bias) == "i32"
+    if not node.kind(bias):
+        narrow = node.members(f"{place}xi") == (codes.INT32,) if _rounds_once(node) else unbiased
+    return _unusual(narrow_sums=narrow)
 
 
 def depthwise(node: RawNode) -> dict[str, Any]:
@@ -81,7 +93,7 @@ def depthwise(node: RawNode) -> dict[str, Any]:
 
 
 def transposed(node: RawNode) -> dict[str, Any]:
-    return _window(node.params("tgl_transpose_conv_params"))
+    return _window(node.params("tgl_transpose_conv_params")) | _sums(node, 3, 16)
 
 
 def pool(node: RawNode) -> dict[str, Any]:
@@ -123,7 +135,12 @@ def fully_connected(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_fully_connected_params")
     given = {"keep_num_dims": bool(params.keep_num_dims), "activation": _activation(params)}
     once = {"rounds_once": True} if _rounds_once(node) else {}
-    return given | once | _unusual(shuffled=bool(params.weights_format))
+    return (
+        given
+        | once
+        | _unusual(shuffled=bool(params.weights_format))
+        | _sums(node, 2, 12, unbiased=True)
+    )
 
 
 def _rounds_once(node: RawNode) -> bool:

@@ -293,12 +293,12 @@ def _refuse_short(graph: Graph, node: Node, op: Op) -> Refusal | None:
 
 
 def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:
-    """Refuses an int32 bias that is not constant: biases become float32 before a run."""
+    """Refuses a bias of integers that is not constant: it becomes another before a run."""
     bias = ops.bias(node)
-    if bias is None or graph.tensors[bias].dtype != INDEX or graph.constant(bias) is not None:
+    if bias is None or not is_integer(graph.tensors[bias]) or graph.constant(bias) is not None:
         return None
-    name = graph.tensors[bias].name
-    sentence = f"Bias {name!r} holds int32 values that are only known when the model runs."
+    name, kind = graph.tensors[bias].name, TYPE_NAMES[graph.tensors[bias].dtype]
+    sentence = f"Bias {name!r} holds {kind} values that are only known when the model runs."
     return Refusal("dynamic.value", sentence)
 
 

@@ -48,6 +48,7 @@ from tflgpu_plugin.kernels.accessors import EIGHT, Operand
 from tflgpu_plugin.kernels.bodies import Variant, body
 from tflgpu_plugin.kernels.epilogue import (
     EPILOGUE_OPS,
+    EXACT,
     ROWS,
     FusedEpilogueOp,
     expression,
@@ -57,6 +58,7 @@ from tflgpu_plugin.kernels.epilogue import (
 __all__ = (
     "EIGHT",
     "EPILOGUE_OPS",
+    "EXACT",
     "ROWS",
     "FusedEpilogueOp",
     "Operand",

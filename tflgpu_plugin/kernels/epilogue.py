@@ -84,6 +84,8 @@ EPILOGUE_OPS: dict[str, str] = {
     "short_sum": "sum_in_fixed_point(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13, u32($14))",
     "short_product": "short_product(v, e, vec2f($0, $1), vec3f($2, $3, $4), vec3f($5, $6, $7))",
+    "digit": "short_digit(v, $0, u32($1), u32($2), $3 != 0.0)",
+    "whole": "round(v)",  # of a sum of integers, which no other way of adding may replace
     "even_sum": "even_sum(v, e, vec3f($0, $1, $2), vec3f($3, $4, $5), $6, vec4f($7, $8, $9, $10), "
     "$11)",
     "quantized_squared_difference": "quantized_square(v, e, vec4f($0, $1, $2, $3), "
@@ -110,6 +112,9 @@ EPILOGUE_OPS: dict[str, str] = {
 
 # Number of rows, for ops whose operand is a matrix [rows, channels].
 ROWS = {"requantize": 5, "requantize_small": 5, "requantize_once": 5, "rescale": 3}
+
+# Steps after sums of integers, which must be exact.
+EXACT = {*ROWS, "whole"}
 
 _PARAMETER = re.compile(r"\$(\d+)")
 

@@ -183,6 +183,14 @@ fn sum_in_fixed_point(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f
           + fixed_point(vec4i(units_in(e, b.x)) << vec4u(bits), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
 }
+// The digit of an int16 number (v over unit) after `before` bits: of so many bits, with a sign; the last one is what is left.
+fn short_digit(v: vec4f, unit: f32, before: u32, bits: u32, last: bool) -> vec4f {
+  let half = vec4i(1i << (bits - 1u));
+  var n = vec4i(units_in(v, unit));
+  for (var k = 0u; k < before; k += bits) { n = (n + half) >> vec4u(bits); }
+  let rest = (n + half) >> vec4u(bits);
+  return vec4f(select(n - (rest << vec4u(bits)), n, last));
+}
 // The product of two int16 numbers, times a fixed-point factor: tensorflow/lite/kernels/internal/reference/integer_ops/mul.h.
 fn short_product(v: vec4f, e: vec4f, scales: vec2f, by: vec3f, levels: vec3f) -> vec4f {
   let n = vec4i(units_in(v, scales.x)) * vec4i(units_in(e, scales.y));

@@ -24,6 +24,7 @@ FAMILIES = (
     "binary",
     "unary",
     "lookup",
+    "wide_total",
     "softmax",
     "reduce",
     "group_moments",

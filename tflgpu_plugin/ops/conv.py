@@ -7,7 +7,15 @@ from dataclasses import replace
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
-from tflgpu_plugin.ops import rounding, split_depth, stem, window, winograd, winograd_row
+from tflgpu_plugin.ops import (
+    rounding,
+    split_depth,
+    stem,
+    wide_total,
+    window,
+    winograd,
+    winograd_row,
+)  # fmt: skip
 from tflgpu_plugin.ops.blocks import (
     operands,
     refuse_epilogue,
@@ -159,6 +167,7 @@ FORMS = Forms(
 ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation filters_last"
 OPS = (
     Op("conv_2d", refuse, shapes, FORMS, "accumulate", work=work, kind="product", fuses=True,
-       weights=Weights(), padding=True, accumulates=False, rounding=rounding.LAYER,
+       weights=Weights(),
+       short=wide_total.layers(0), padding=True, accumulates=False, rounding=rounding.LAYER,
        gated=_gated, operands="xx?"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ir.extent import chooses
 from tflgpu_plugin.kernels import variants
-from tflgpu_plugin.ops import rounding, window
+from tflgpu_plugin.ops import rounding, wide_total, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
@@ -199,6 +199,7 @@ def _groups(along: Span, size: int) -> int:
 ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation multiplier"
 OPS = (
     Op("depthwise_conv_2d", _refuse, shapes, FORMS, "accumulate", work=work, kind="product",
-       operands="xx?", fuses=True, weights=Weights(axis=-1), padding=True, accumulates=False,
+       operands="xx?", fuses=True, weights=Weights(axis=-1),
+       short=wide_total.layers(-1), padding=True, accumulates=False,
        rounding=rounding.LAYER),
 )  # fmt: skip

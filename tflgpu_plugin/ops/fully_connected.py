@@ -9,7 +9,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ir.extent import chooses
-from tflgpu_plugin.ops import rounding, split_depth
+from tflgpu_plugin.ops import rounding, split_depth, wide_total
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.forms import Form, Forms, always
@@ -184,5 +184,6 @@ ATTRIBUTES = "activation keep_num_dims rounds_once"
 OPS = (
     Op("fully_connected", _refuse, _shapes, Forms(Rows.of, PRODUCTS), "accumulate", work=work,
        kind="product", operands="xx?", decompose=_decompose, fuses=True,
-       weights=Weights(flattens=True), accumulates=False, rounding=rounding.MATMUL),
+       weights=Weights(flattens=True),
+       short=wide_total.layers(0), accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ir.symbolic import integer
-from tflgpu_plugin.ops import rounding
+from tflgpu_plugin.ops import rounding, wide_total
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, refuse_groups
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Lowering
@@ -175,6 +175,7 @@ def _lower(low: Lowering, node: Node) -> None:
 ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation"
 OPS = (
     Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=work_back, kind="product",
-       fuses=True, decompose=decompose, weights=Weights(spreads=True), accumulates=False,
+       fuses=True, decompose=decompose, weights=Weights(spreads=True),
+       short=wide_total.layers(0), accumulates=False,
        rounding=rounding.LAYER, operands="xx??"),
 )  # fmt: skip

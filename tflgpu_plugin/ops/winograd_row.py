@@ -29,7 +29,9 @@ TRANSFORM = 12 * 4  # multiply-adds of transforming six vec4
 
 def suits(c: Convolution) -> bool:
     """Whether this convolution can be computed in this form."""
-    exact = any(each.op in kernels.ROWS for each in c.node.epilogue)  # integer sums must stay exact
+    exact = any(
+        each.op in kernels.EXACT for each in c.node.epilogue
+    )  # integer sums must stay exact
     if not c.flat or exact or not c.constant or c.node.attributes.get("filters_last"):
         return False
     blocks, columns = _blocks(c.filters), c.columns

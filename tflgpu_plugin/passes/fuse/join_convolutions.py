@@ -87,7 +87,7 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
         or e.tensors[output].counted
     ):
         return None
-    if any(each.op in kernels.ROWS for each in node.epilogue):
+    if any(each.op in kernels.EXACT for each in node.epilogue):
         return None
     given = [each.tensor for each in node.epilogue if each.tensor is not None]
     found = [e.per_channel(tensor, output) for tensor in given]

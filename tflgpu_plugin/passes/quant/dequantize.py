@@ -18,6 +18,7 @@ from tflgpu_plugin.ir import (
     Tensor,
     merged,
     quantization,
+    short,
 )  # fmt: skip
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -139,6 +140,8 @@ def _with_bias(e: Rewriter, node: Node, made: dict[tuple[object, ...], int]) -> 
     whatever the bias tensor states."""
     x, weights, bias = (*node.inputs, None, None)[:3]
     if ops.bias(node) is None or x is None or weights is None or bias is None:
+        return node
+    if short(e.tensors[x]):  # float32 cannot hold it
         return node
     tensor, scales = e.tensors[bias], _scales(e, x, weights)
     if tensor.dtype != "i32" or tensor.data is None or scales is None:

@@ -30,7 +30,7 @@ def keep_integer_weights(graph: Graph) -> Graph:
 
 def may_be_whole(node: Node) -> bool:
     operands = [each.tensor for each in node.epilogue if each.tensor is not None]
-    summed = any(each.op in kernels.ROWS for each in node.epilogue)  # weights are integers already
+    summed = any(each.op in kernels.EXACT for each in node.epilogue)  # weights are integers already
     weights = ops.weights(node)
     dense = weights and weights.axis == 0 and len(node.inputs) > 1 and node.inputs[1] is not None
     bare = not summed and ops.bias(node) is None  # the scale becomes the first epilogue op
