@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from tests.cli.test_compare import onnx
 from tflgpu_plugin import kernels
-from tflgpu_plugin.cli import bugreport, check, compare
+from tflgpu_plugin.cli import bugreport, check, compare, conformance
 from tflgpu_plugin.cli.commands import main
 
 pytestmark = pytest.mark.adapter
@@ -30,8 +30,9 @@ MACHINE = ["README.txt", "machine.json", "log.txt"]
 MODEL = ["README.txt", "machine.json", "model.json", "check.json", "compare.json", "kernels.txt"]
 
 
-def report(*words: object) -> Result:
-    return CliRunner().invoke(main, ["bugreport", *map(str, words)])
+def report(*words: object, seconds: float = 0) -> Result:
+    given = ("bugreport", "--conformance", seconds, *words)
+    return CliRunner().invoke(main, [*map(str, given)])
 
 
 def written(path: Path) -> dict[str, str]:
@@ -126,6 +127,39 @@ def test_only_whole_parts_of_paths_are_replaced(
         f"{model}: relu.onnx; relu": "MODEL: MODEL; relu",
     }.items():
         assert hidden(text) == wanted
+
+
+def test_the_operators_of_the_model_are_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[conformance.Request]()
+    records = [
+        {"outcome": "PASS"}, {"outcome": "FAIL", "op": "POOL"},
+        {"outcome": "REFUSED", "expected_refusal": True},
+    ]  # fmt: skip
+
+    def run(request: conformance.Request, out: int) -> conformance.Done:
+        asked.append(request)
+        (request.out / "report.json").write_text(json.dumps({"records": records}))
+        return conformance.Done(1, str(request.out / "report.html"), {"PASS": 1, "FAIL": 1})
+
+    monkeypatch.setattr(conformance, "run", run)
+    out, model = tmp_path / "r.zip", onnx(tmp_path)
+    words = ("--out", out, "-o", "force=1", "-o", "exclude=Softmax")
+    assert report(model, *words, seconds=2.5).exit_code == 0
+    found = json.loads(written(out)["conformance.json"])
+    assert found["counts"] == {"PASS": 1, "FAIL": 1} and found["bad"] == records[1:2]
+    (one,) = asked
+    assert (one.host, one.quick, one.seconds, one.dtype) == ("onnxruntime", True, 2.5, "all")
+    assert {"conv_2d", "max_pool_2d"} & {*one.op.split(",")} and "softmax" not in one.op
+    assert not one.out.exists()
+
+    def lacks(*_: object) -> None:
+        raise ImportError("The conformance suite needs pytest.")
+
+    monkeypatch.setattr(conformance, "run", lacks)
+    result = report(model, *words, seconds=1)
+    assert "needs pytest" in written(out)["conformance.json"] and "traceback" not in result.output
 
 
 def test_parts_that_fail_leave_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,19 @@ def test_ctrl_c_is_status_130(ended: Callable[..., None], tmp_path: Path) -> Non
         "time.sleep(0.5)\nsys.exit(2)\n"
     )
     assert invoke().exit_code == 130
+
+
+def test_the_suite_ends_after_its_time(ended: Callable[..., None], tmp_path: Path) -> None:
+    """It gets Ctrl-C, so that it writes the report of what it has done."""
+    ended(0)
+    (tmp_path / "pytest.py").write_text(
+        "import sys, time\ntry:\n    time.sleep(200)\n"
+        "except KeyboardInterrupt:\n    open('written', 'w')\n    sys.exit(2)\n"
+    )
+    begin = time.monotonic()
+    asked = conformance.Request(tmp_path / "r", seconds=2)
+    assert conformance.run(asked).status == 2 and time.monotonic() - begin < 100
+    assert (tmp_path / "written").exists() or os.name == "nt"
 
 
 def test_sentences_begin_as_those_of_other_commands(ended: Callable[..., None]) -> None:

@@ -9,7 +9,9 @@ import logging
 import os
 import platform
 import re
+import subprocess
 import sys
+import tempfile
 import traceback
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +20,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.cli import check, compare, doctor, kernels
+from tflgpu_plugin import engine, ops
+from tflgpu_plugin.cli import check, compare, conformance, doctor, kernels
 from tflgpu_plugin.cli.written import replacing
 from tflgpu_plugin.harness import inputs
+from tflgpu_plugin.harness.built import NOTHING
 
 VARIABLES = re.compile(r"(TFLGPU|VK|WGPU|MESA|DRI|LP|LIBGL|ORT|TF|XNNPACK|OMP)_")
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # whose values name machines
@@ -33,6 +37,7 @@ model.json        size and digest of the model's file
 check.json        which nodes run on the GPU, and why the others do not
 compare.json      the outputs on the CPU and on the GPU, and the first launch that differs
 kernels.txt       all launches and kernels of the model
+conformance.json  tests of the model's operators, as far as the time allowed
 log.txt           the plugin's messages meanwhile
 
 A part that is a traceback failed. User names, the home folder and the model's name are left out;
@@ -42,11 +47,12 @@ names of nodes are those of the model. Look through it before you send it."""
 @dataclass(frozen=True)
 class Request:
     """The file to write, and the model to report on with its inputs, if there is one. `with_model`
-    adds the model's file."""
+    adds the model's file; its operators are tested for `seconds`."""
 
     out: Path
     model: compare.Request | None = None
     with_model: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,8 @@ def _parts(request: Request) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "check.json", lambda: _json(check.check(path, options, host).as_json())
     yield "compare.json", lambda: _json(compare.compared(given).as_json())
     yield "kernels.txt", lambda: "\n".join(kernels.planned(path, options, host).lines())
+    if request.seconds:
+        yield "conformance.json", lambda: _json(_conformance(given, request.seconds))
 
 
 def _json(value: Any) -> str:
@@ -124,6 +132,26 @@ def _machine() -> dict[str, Any]:
             if k in SCREENS or (VARIABLES.match(k) and not PRIVATE.search(k))
         },
     }
+
+
+def _conformance(given: compare.Request, seconds: float) -> dict[str, Any]:
+    """Returns the results of the conformance suite for the ops of the model on the GPU, which it
+    tests for so many seconds, or why there are none."""
+    with engine.watch() as built:
+        found = check.check(given.model, given.options, given.host)
+    names = sorted({node.op for one, _ in built for node in one.graph.nodes} & ops.rows().keys())
+    if not names:
+        return {"left out": NOTHING}
+    with tempfile.TemporaryDirectory() as folder:
+        asked = conformance.Request(
+            Path(folder), ",".join(names), "all", found.host.split()[0],
+            given.options.get("adapter", ""), quick=True, seconds=seconds,
+        )  # fmt: skip
+        try:
+            done = conformance.run(asked, subprocess.DEVNULL)
+        except ImportError as error:  # it is not installed
+            return {"operators": names, "left out": str(error)}
+        return {"operators": names, "seconds": seconds, "counts": done.counts, "bad": done.bad()}
 
 
 def _model(path: Path) -> dict[str, Any]:

@@ -7,9 +7,14 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,7 @@ NEEDED = {  # modules, with what to install for them
     "ai_edge_litert": "ai-edge-litert", "PIL": "pillow",
 }  # fmt: skip
 # By pytest's status, which is negative after a signal. 2: tests could not be collected, or Ctrl-C.
+BAD = ("FAIL", "REFUSED")  # outcomes of tests, unless a refusal was expected
 STATUS = {0: FINE, 1: DIFFERS, 2: UNUSABLE, 4: UNUSABLE, 5: UNUSABLE}
 PREFIX = re.compile(r"^ERROR: (?=\S)")  # of pytest's sentences about options
 
@@ -32,7 +38,8 @@ PREFIX = re.compile(r"^ERROR: (?=\S)")  # of pytest's sentences about options
 @dataclass(frozen=True)
 class Request:
     """The arguments: the folder of the report; what is tested, as in the options of the suite, ""
-    for all; only the quick part; and the number of processes."""
+    for all; only the quick part; and the number of processes. After `seconds` the suite ends as
+    after Ctrl-C, with a report of the tests so far; None: when all are done."""
 
     out: Path
     op: str = ""
@@ -41,20 +48,26 @@ class Request:
     adapter: str = ""
     quick: bool = False
     jobs: int = 1
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """The exit status, the page of the report, and the number of tests by their outcome."""
+    """The exit status, the page of the report, and the number of results by their outcome."""
 
     status: int
     report: str
     counts: dict[str, int]
 
+    def bad(self) -> list[dict[str, Any]]:
+        """Returns the records of the report that make the suite fail."""
+        records = _read(Path(self.report).with_suffix(".json")).get("records", [])
+        return [one for one in records if one["outcome"] in BAD and not one.get("expected_refusal")]
 
-def run(request: Request, quiet: bool = False) -> Done:
-    """Runs the suite; its progress goes to stdout, or to stderr if `quiet`. Raises NoAdapter, or
-    ImportError with a sentence where something is not installed."""
+
+def run(request: Request, out: int | None = None) -> Done:
+    """Runs the suite; its progress goes to stdout, or to `out` as in `subprocess`. Raises
+    NoAdapter, or ImportError with a sentence where something is not installed."""
     adapter.select(request.adapter or None)
     missing = [name for module, name in NEEDED.items() if not importlib.util.find_spec(module)]
     if missing:
@@ -64,16 +77,20 @@ def run(request: Request, quiet: bool = False) -> Done:
         )
     request.out.mkdir(parents=True, exist_ok=True)
     (request.out / "report.json").unlink(missing_ok=True)
-    status = _ended(_command(request), quiet)
-    return Done(status, str(request.out / "report.html"), _counts(request.out / "report.json"))
+    status = _ended(request, out)
+    counts = _read(request.out / "report.json").get("counts", {})
+    return Done(status, str(request.out / "report.html"), dict(counts))
 
 
-def _ended(command: list[str], quiet: bool) -> int:
+def _ended(request: Request, out: int | None) -> int:
     """Runs the suite's process to its end; returns the status for it."""
-    interrupted = False
-    with subprocess.Popen(
-        command, stdout=2 if quiet else None, stderr=subprocess.PIPE, text=True, errors="replace"
-    ) as suite:
+    interrupted, pipe = False, subprocess.PIPE
+    with (
+        subprocess.Popen(
+            _command(request), stdout=out, stderr=pipe, text=True, errors="replace"
+        ) as suite,
+        _ending(suite, request.seconds),
+    ):
         assert suite.stderr is not None
         while True:
             try:
@@ -88,6 +105,20 @@ def _ended(command: list[str], quiet: bool) -> int:
     if suite.returncode not in STATUS:
         click.echo(f"The suite has not come to its end (status {suite.returncode}).", err=True)
     return STATUS.get(suite.returncode, DIFFERS)
+
+
+@contextmanager
+def _ending(suite: subprocess.Popen[str], seconds: float | None) -> Iterator[None]:
+    """Ends the suite after this time, if it is still running then."""
+    end = suite.terminate if os.name == "nt" else partial(suite.send_signal, signal.SIGINT)
+    timer = threading.Timer(seconds, end) if seconds is not None else None
+    if timer:
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer:
+            timer.cancel()
 
 
 def _command(request: Request) -> list[str]:
@@ -115,9 +146,10 @@ def root() -> Path:
     )
 
 
-def _counts(path: Path) -> dict[str, int]:
+def _read(path: Path) -> dict[str, Any]:
+    """Returns a report, {} where no test has run."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:  # no test ran
+    except FileNotFoundError:
         return {}
-    return dict(found["counts"])
+    return found

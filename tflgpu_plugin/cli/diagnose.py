@@ -16,6 +16,7 @@ from tflgpu_plugin.cli.shared import (
     compared,
     console,
     existing,
+    finite,
     prepared,
     print_json,
     show_agreements,
@@ -72,20 +73,31 @@ def compare(model: Path, as_json: bool, **arguments: Any) -> None:
     show_default=True,
 )
 @click.option("--with-model", is_flag=True, help="Add the model's file.")
+@click.option(
+    "--conformance",
+    default=60.0,
+    type=click.FloatRange(min=0),
+    callback=finite,
+    metavar="SECONDS",
+    help="How long to test the operators of the model; 0 leaves it out.",
+    show_default=True,
+)
 @compared
 @adapter_option
 @prepared
 @as_json
 def bugreport(
-    model: Path | None, out: Path, with_model: bool, as_json: bool, **arguments: Any
-) -> None:
+    model: Path | None, out: Path, with_model: bool, conformance: float, as_json: bool,
+    **arguments: Any,
+) -> None:  # fmt: skip
     """Write a .zip file for a report: this machine and, with MODEL, what runs on the GPU, how its
-    outputs compare, and its kernels. Names of users and files are left out."""
+    outputs compare, its kernels, and tests of its operators. Names of users and files are left
+    out."""
     from tflgpu_plugin.cli import bugreport as reporting, compare as comparing
 
     search = arguments | {"bisect": True, "workaround": True, "repro": None}
     asked = None if model is None else comparing.request(model, search)
-    found = reporting.write(reporting.Request(out, asked, with_model))
+    found = reporting.write(reporting.Request(out, asked, with_model, conformance))
     if as_json:
         return print_json(asdict(found))
     for name, size in found.parts.items():
@@ -124,7 +136,7 @@ def conformance(as_json: bool, adapter: str | None, **arguments: Any) -> None:
     less. It needs `pip install 'tflgpu-plugin[conformance]'`."""
     from tflgpu_plugin.cli import conformance as suite
 
-    done = suite.run(suite.Request(adapter=adapter or "", **arguments), as_json)
+    done = suite.run(suite.Request(adapter=adapter or "", **arguments), 2 if as_json else None)
     if as_json:
         print_json(asdict(done))
     elif done.counts:
