@@ -21,7 +21,8 @@
 #   make exported             run models that today's exporters write; downloads the exporters
 #   make mutants              put small defects into copies of the code and list those that no test sees
 #   make soak                 threads that make models and run new shapes for a minute (ARGS="--seconds 300 --flat")
-#   make faults               lose the device, or let a call of wgpu fail, at each call in turn (ARGS="--cases session --step 9")
+#   make faults               lose the device, or let a call of wgpu fail, at each call in turn (ARGS="--cases session --step 9";
+#                             ARGS="--random 300": in random graphs)
 #   make sanitize             threads as in soak and tests of lifetimes under the thread, address and undefined-behaviour sanitizers
 #
 # Benchmarks:

@@ -106,10 +106,15 @@ def write(
         return Context(data, True)
     digest = sha256(data).hexdigest()
     file = target.with_name(f"{target.stem}_tflgpu_{digest[:12]}.bin")
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
-        file.unlink(missing_ok=True)
-        with file.open("xb") as stream:  # a new file, so that no link can redirect the write
-            stream.write(data)
+        part.unlink(missing_ok=True)
+        try:
+            with part.open("xb") as stream:  # a new file, so that no link can redirect the write
+                stream.write(data)
+            os.replace(part, file)  # a compiled model that is there stays whole until then
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         sentence = f"{file} cannot be written ({error.strerror}); {PATH} names the compiled model."
         raise BuildError.of(partition.nodes, "device.build_failed", sentence) from error

@@ -69,6 +69,13 @@ MUST = {
 }  # fmt: skip
 
 
+RANDOM = """
+import tflgpu_plugin
+from tests.support import random_faults
+tflgpu_plugin.register()
+for seed, found in random_faults.sweep(range(14)):
+    print(found)
+"""
 LEAST = """
 import tflgpu_plugin
 from tests.support import faults
@@ -102,6 +109,12 @@ def both_hosts() -> None:
 def test_a_fault_ends_in_an_answer_or_a_sentence(tree: Path, name: str) -> None:
     done = run_python(CODE.format(samples=SAMPLES[name]), PYTHONPATH=str(tree))
     assert MUST[name] <= set(done.stdout.splitlines()), done.stdout
+
+
+def test_faults_in_random_graphs(tree: Path) -> None:
+    done = run_python(RANDOM, PYTHONPATH=str(tree))
+    found = [line for line in done.stdout.splitlines() if " at " in line]
+    assert len(found) > 9 and sum("at none" not in line for line in found) > 5, found
 
 
 def test_an_adapter_with_the_least_limits(tree: Path) -> None:

@@ -279,19 +279,24 @@ def outcome(work: Any) -> str:
     return "right"
 
 
+def once(case: Session, kind: str, number: int, calls: str = "") -> tuple[str, str]:
+    """Returns the call at which a fault came, "none" where there was no such call, and the outcome.
+    The next run is right, unless the device is lost."""
+    faults = Faults()
+    case.prepare()
+    faults.arm(kind, number, calls)
+    try:
+        found = outcome(case.work)
+    finally:
+        call = faults.disarm() or "none"
+    assert (later := outcome(case.again)) == "right" or kind == "loss", later
+    return call, found
+
+
 def each(name: str, kind: str, numbers: range, calls: str = "") -> Iterator[tuple[int, str, str]]:
     """Yields the number, the call and the outcome of each fault, until there is no such call."""
-    faults = Faults()
     for number in numbers:
-        case = CASES[name]()
-        case.prepare()
-        faults.arm(kind, number, calls)
-        try:
-            found = outcome(case.work)
-        finally:
-            call = faults.disarm() or "none"
-        assert (later := outcome(case.again)) == "right" or kind == "loss", later
-        del case
+        call, found = once(CASES[name](), kind, number, calls)
         gc.collect()
         fresh = CASES[name]()
         fresh.prepare()
@@ -323,6 +328,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--step", type=int, default=1, help="of the numbers of calls")
     parser.add_argument("--calls", default="", help="before which the device is lost")
+    parser.add_argument("--random", type=int, default=0, help="try so many random graphs instead")
     arguments = parser.parse_args()
     if not os.environ.get("TFLGPU_TEST_TREE"):
         with tempfile.TemporaryDirectory() as folder:
@@ -331,6 +337,10 @@ def main() -> int:
             command = [sys.executable, "-m", "tests.support.faults", *sys.argv[1:]]
             return subprocess.run(command, env=os.environ | more).returncode
     tflgpu_plugin.register()
+    if arguments.random:
+        from tests.support import random_faults
+
+        return ENDED if random_faults.main(arguments.random) else 0
     numbers = range(arguments.first, 1_000_000, arguments.step)
     results = [
         sweep(name, kind, numbers, arguments.calls)
