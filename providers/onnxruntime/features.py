@@ -174,8 +174,8 @@ def one_hot_encoder(e: Builder) -> int:
 
 
 def _listed(e: Builder, what: str) -> tuple[str, Array]:
-    """Returns the type of a LabelEncoder's keys or values, "" for other ones than float32 and
-    int64, and the numbers."""
+    """Returns the type of a LabelEncoder's keys or values ("" unless it is float32 or int64), and
+    the numbers."""
     for dtype, suffix in NUMBERS.items():
         if (given := e.host.attributes.get(f"{what}_{suffix}")) is not None:
             return dtype, np.asarray(given, np.float32 if dtype == "f32" else np.int64)

@@ -52,8 +52,8 @@ class Grouping:
         return tuple(name for name in made if name in leaving)
 
     def _leaving(self, groups: Sequence[Collection[int]]) -> set[str]:
-        """Returns the values that nodes outside of the group of their writer read or the model
-        outputs."""
+        """Returns the values that leave the group that computes them, because nodes outside of it
+        read them or the model outputs them."""
         group_of = {number: k for k, group in enumerate(groups) for number in group}
         at = {name: group_of.get(number) for name, number in self._writer.items()}
         pairs = ((node.id, name) for node in self.snapshot.nodes for name in node.reads)

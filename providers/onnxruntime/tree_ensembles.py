@@ -121,7 +121,7 @@ def _is_written(e: Builder) -> bool:
 
 
 def _summed(e: Builder, forest: Forest) -> int:
-    """Returns what the trees say of each row: the reduction over trees [n, classes]."""
+    """Returns the results of the trees for each row, reduced over the trees: [n, classes]."""
     reduction = REDUCTIONS[_aggregate(e)]
     packed = forest.packed(reduction)
     constants = [e.const(a, np.int32) for a in packed[:3]]
@@ -133,7 +133,7 @@ def _summed(e: Builder, forest: Forest) -> int:
 
 
 def _shown(e: Builder, y: int, scored: Array) -> int:
-    """Returns the scores with 0 for classes that have no numbers."""
+    """Returns the scores, with 0 for classes to which no tree contributes."""
     return y if scored.all() else e.add("where", e.const(scored, np.bool_), y, 0.0, dtype="f32")
 
 

@@ -71,7 +71,8 @@ def _channels(built: Built) -> Iterator[Advice]:
 
 
 def _padded(graph: Graph, node: Node) -> float:
-    """Returns how many times its multiply-adds an image layer does with its channels in fours."""
+    """Returns the factor by which the multiply-adds of an image layer grow because its channels are
+    rounded up to multiples of four."""
     row = ops.rows()[node.op]
     shapes = [graph.shape(node.operand()), graph.shape(node.outputs[0])]
     if row.kind not in ("product", "window") or any(len(shape) != 4 for shape in shapes):

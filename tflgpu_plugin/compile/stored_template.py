@@ -1,4 +1,5 @@
-"""Templates as plain data, which can be stored: a plan of numbers, and where these are symbolic."""
+"""Templates as plain data, which can be stored: a plan with example numbers, and a list of the
+numbers that are symbolic."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ MOST_FACTORS = 32  # of a product in a polynomial
 
 @dataclass(frozen=True)
 class Numbers:
-    """The symbolic numbers of a template (see there), whose plan has plain ones in their places.
+    """The symbolic numbers of a template (`compile.template`). The plan of that template has
+    example numbers in their places.
 
-    atoms: function ("in": a symbol), symbol or polynomial, polynomial, limits;
-    guards: kind, polynomial; words: byte offset in the uniforms, type, number;
-    groups: dispatch, axis, number; ports: position among inputs, outputs and states, axis (or
-    BYTES), number; buffers: buffer, bytes; alive: tensor, first launch, last launch, pool, size;
-    pools: the buffer of each pool."""
+    atoms: function ("in": a symbol), symbol or polynomial, polynomial, limits; guards: kind,
+    polynomial; words: byte offset in the uniforms, type, number; groups: dispatch, axis, number;
+    ports: position among inputs, outputs and states, axis (or BYTES), number; buffers: buffer,
+    bytes; alive: tensor, first launch, last launch, pool, size; pools: the buffer of each pool."""
 
     atoms: tuple[tuple[str, object, Terms, int, int], ...]
     guards: tuple[tuple[str, Terms], ...]

@@ -391,7 +391,7 @@ class Records(Generic[Owner, Placed]):
                 self.clients.pop(number)
 
     def _just_made(self) -> set[int]:
-        """Returns each thread's newest client: a host learns its number when it is complete."""
+        """Returns each thread's newest client. Hosts know its number only when it is complete."""
         now, found = time.monotonic(), set[int]()
         for thread, newest in self._newest.items():
             found.add(newest[0])

@@ -67,7 +67,8 @@ class Lists:
         return {k: ends for ends, (start, end) in pairs if ends for k in range(start, end)}
 
     def named(self, shapes: Sequence[tuple[HostExtent, ...] | None]) -> frozenset[int]:
-        """Returns the positions of extents that have a name in these shapes of the first lists."""
+        """Returns the positions, in the flat list, of extents that are a name instead of a number
+        in these shapes. The shapes are those of the first lists."""
         pairs = zip(shapes, self.parts, strict=False)
         return frozenset(
             k

@@ -342,9 +342,9 @@ def difference(expected: Array, got: Array) -> float:
 
 
 def _computed(values: Array) -> Array:
-    """Returns the numbers that decide how large a difference may be, as float64: without NaN,
-    infinities and the extreme of the type, which pads for a maximum and masks scores. These become
-    0."""
+    """Returns the numbers that determine how large a difference may be, as float64. NaN, infinities
+    and the most extreme number of the type, which serves as padding of a maximum and as a mask of
+    scores, are replaced by 0."""
     limit = MAX_FLOAT16 if values.dtype == np.float16 else MAX_FLOAT32
     numbers = values.astype(np.float64)
     return np.where(np.abs(numbers) < limit, numbers, 0.0)

@@ -140,7 +140,8 @@ def effort(graph: Graph) -> Effort:
 
 
 def work(graph: Graph) -> int:
-    """Returns the multiply-adds of one run (elementwise ops count one per output element)."""
+    """Returns the number of multiply-adds of one run (elementwise ops count one per output
+    element)."""
     done = effort(graph)
     return done.products + done.elements
 

@@ -52,7 +52,7 @@ def _operands(node: Node) -> list[int]:
 
 
 def _heads(node: Node) -> tuple[int, int, int]:
-    """Returns the heads of q, k and v."""
+    """Returns the numbers of heads of q, k and v."""
     count = int(node.attributes.get("heads", 1))
     return count, *(int(node.attributes.get("kv_heads", count)),) * 2
 
@@ -150,7 +150,8 @@ class Attention(NamedTuple):
 
     @property
     def outer(self) -> int:
-        """Returns batches * heads of keys * passes over the result's slices."""
+        """Returns the number of batches, times that of heads of keys, times that of passes over the
+        result's slices."""
         return self.k[1] * self.q[0] * _parts(self.v[3])[1]
 
     @property

@@ -40,7 +40,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def work(graph: Graph, node: Node) -> int:
-    """Returns the multiply-adds: one per output element and weight of it."""
+    """Returns the number of multiply-adds: one per output element and weight of it."""
     (shape,) = ops.rows()[node.op].shapes(graph, node)
     return prod(shape) // shape[-1] * prod(graph.shape(node.operand(1)))
 
@@ -97,7 +97,7 @@ class Blocks:
 
     @property
     def filters(self) -> int:
-        """Returns the outputs of a dense group."""
+        """Returns the number of outputs of a dense group."""
         return self.outputs // self.groups * self.merged
 
     @property
@@ -106,7 +106,7 @@ class Blocks:
 
     @property
     def channels(self) -> int:
-        """Returns the input channels of a dense group, rounded up to slices."""
+        """Returns the number of input channels of a dense group, rounded up to slices."""
         return -(-self.depth * self.merged // 4) * 4
 
     @property

@@ -58,7 +58,7 @@ class Convolution:
 
     @property
     def slices(self) -> int:
-        """Returns the output slices of a group."""
+        """Returns the number of output slices of a group."""
         return -(-(self.filters[0] // self.groups) // 4)
 
     @cached_property

@@ -59,7 +59,7 @@ class Depthwise(NamedTuple):
 
     @property
     def multiplier(self) -> int:
-        """Returns the filters per input channel."""
+        """Returns the number of filters per input channel."""
         return self.weights[3] // self.x[3]
 
     @property
@@ -91,8 +91,8 @@ def _span_pays(d: Depthwise) -> bool:
 
 
 def _spanned(d: Depthwise) -> int:
-    """Returns the pixels per thread; fewer for subgroups of 64 lanes, whose registers allow few
-    waves."""
+    """Returns the number of pixels per thread; fewer for subgroups of 64 lanes, whose registers
+    allow few waves."""
     if d.columns.stride == 2:
         return 2
     return 3 if d.low.target.least_subgroup >= 64 else 4
@@ -192,7 +192,7 @@ def _lanes(target: Target) -> int:
 
 
 def _groups(along: Span, size: int) -> int:
-    """Returns the number of groups of `size` output pixels that are `dilation` apart."""
+    """Returns the number of groups of `size` output pixels whose pixels are `dilation` apart."""
     return along.dilation * -(-along.positions // (along.dilation * size))
 
 

@@ -36,8 +36,8 @@ MOST_ROWS = {4: 2, 8: 4}  # rows per thread, by bits
 
 
 def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
-    """Returns the rows of weights, and the blocks of a row of this many numbers. Raises ValueError
-    if the operands do not fit."""
+    """Returns the number of rows of weights, and the number of blocks in a row with this many
+    numbers. Raises ValueError if the operands do not fit."""
     block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
     weights, scales = (graph.shape(node.operand(k)) for k in (1, 2))
     count = -(-numbers // block) if block > 0 else 0
@@ -52,8 +52,8 @@ def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
 
 
 def _sizes(graph: Graph, node: Node) -> tuple[int, int, int, int]:
-    """Returns inputs, outputs, blocks per output, and numbers per block. Raises ValueError if the
-    operands do not fit."""
+    """Returns the numbers of inputs, outputs, blocks per output, and numbers per block. Raises
+    ValueError if the operands do not fit."""
     x = graph.shape(node.operand())
     inputs = x[-1] if x else 0
     return inputs, *count_blocks(graph, node, inputs), int(node.attributes["block"])
@@ -198,7 +198,7 @@ FORMS = Forms(
 
 
 def row_bytes(low: Lowering, node: Node) -> int:
-    """Returns the bytes of a row of weights (one output)."""
+    """Returns the size in bytes of a row of weights (one output)."""
     return 4 * prod(low.graph.shape(node.operand(1))[1:])
 
 

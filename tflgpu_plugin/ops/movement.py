@@ -152,7 +152,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 def workgroups(threads: int) -> tuple[int, int, int]:
-    """Returns the workgroups of a one-dimensional launch."""
+    """Returns the number of workgroups of a one-dimensional launch."""
     return (-(-threads // WORKGROUP), 1, 1)
 
 

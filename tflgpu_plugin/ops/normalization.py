@@ -141,14 +141,15 @@ class Standardized:
 
     @property
     def threads(self) -> tuple[int, int]:
-        """Returns the threads of a workgroup, and those that share a row."""
+        """Returns the number of threads of a workgroup, and the number of those that share a
+        row."""
         together = lanes(self.low.target, self.items, self.rows)
         threads = wide(self.low.target, self.items, self.rows, together, WIDE)
         return threads, threads if threads > WORKGROUP else together
 
     @property
     def each(self) -> int:
-        """Returns the vec4 of a row per thread."""
+        """Returns the number of vec4 of a row per thread."""
         return -(-self.items // self.threads[1])
 
     @property

@@ -178,7 +178,9 @@ def decompose_gather(steps: Decomposition, node: Node) -> bool:
 
 
 def _gather_batches(steps: Decomposition, node: Node, batch: int) -> None:
-    """Picks by the position along the batch and all axes up to the gather's, and by the index."""
+    """Replaces a gather that has batch axes by a `pick`, which takes the positions along the batch
+    and all axes before the gather's from constants, and the position along that axis from the
+    indices."""
     shape, axis = steps.shape(node.operand()), _axis(steps.graph, node)
     indices = steps.shape(node.operand(1))
     batches, between, each = prod(shape[:batch]), prod(shape[batch:axis]), prod(indices[batch:])

@@ -269,8 +269,8 @@ def lanes(target: Target, count: int, results: int) -> int:
 
 @chooses
 def wide(target: Target, count: int, results: int, together: int, least: int) -> int:
-    """Returns the threads of a workgroup: more than usual if few results each have a whole
-    workgroup, and each thread still has at least `least` elements."""
+    """Returns the number of threads of a workgroup: more than usual if few results each have a
+    whole workgroup, and each thread still has at least `least` elements."""
     found = WORKGROUP
     while (
         not target.software

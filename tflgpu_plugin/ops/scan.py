@@ -74,7 +74,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _lanes(count: int) -> int:
-    """Returns the threads that share a line."""
+    """Returns the number of threads that share a line."""
     return 1 if count < 16 else 8 if count < 256 else WORKGROUP
 
 

@@ -47,13 +47,13 @@ class Softmax(NamedTuple):
 
     @property
     def together(self) -> int:
-        """Returns the threads that share a row."""
+        """Returns the number of threads that share a row."""
         x = self.low.geometry(self.node.operand())
         return lanes(self.low.target, x.slices, x.batch * x.spatial)
 
     @property
     def each(self) -> int:
-        """Returns the vec4 of a row per thread."""
+        """Returns the number of vec4 of a row per thread."""
         return -(-self.low.geometry(self.node.operand()).slices // self.together)
 
 

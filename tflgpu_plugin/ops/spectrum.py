@@ -103,7 +103,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _work(graph: Graph, node: Node) -> int:
-    """Returns the multiply-adds of the products."""
+    """Returns the number of multiply-adds in the products."""
     height, width = _lengths(graph, node)
     samples = 2 * (width + (2 * height if height > 1 else 0))
     return prod(shapes(graph, node)[0]) * samples

@@ -1,12 +1,13 @@
 """The work of one thread in a dense product, and the source of its weights: starting points by
 vendor, as data.
 
-GPUs: the choices of TFLite's GPU delegate (tasks/conv_generic.cc), with its blocks of x, y and
-slices as pixels and slices, and its workgroups; not measured here. Intel reads weights from global
-memory: Mesa's compiler makes a load that all lanes share one block read, but each shuffled float
-four instructions (by its estimates from Skylake to Panther Lake, networks take 0.2 to 0.6 of the
-time). NVIDIA has workgroups of 64 lanes: by the estimates of Mesa's compiler for three of its
-generations networks take 0.93 of the time that those of 32 take. Software: measured on lavapipe."""
+GPUs have the choices of TFLite's GPU delegate (tasks/conv_generic.cc), with its blocks of x, y and
+slices as pixels and slices, and its workgroups; they are not measured here. Two vendors differ, by
+the estimates of Mesa's compilers. Intel reads weights from global memory: a load that all lanes
+share is one block read, but each shuffled float takes four instructions (from Skylake to Panther
+Lake, networks take 0.2 to 0.6 of the time). NVIDIA has workgroups of 64 lanes, with which networks
+of three generations take 0.93 of the time that they take with 32. Software adapters have what is
+fastest on lavapipe."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ def _left(extent: int, kernel: int, stride: int, same: bool) -> int:
 
 
 def work_back(graph: Graph, node: Node) -> int:
-    """Returns the multiply-adds: each input element is multiplied by each weight of its channel."""
+    """Returns the number of multiply-adds: each input element is multiplied by each weight of its
+    channel."""
     return prod(graph.shape(node.operand())) * prod(graph.shape(node.operand(1))[:-1])
 
 

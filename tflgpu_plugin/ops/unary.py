@@ -1,5 +1,5 @@
-"""Elementwise ops of one operand: the fused step of the same name (`kernels.EPILOGUE_OPS`) on a
-copy. `gelu(x): approximate` is `gelu_tanh` if set."""
+"""Elementwise ops of one operand: each is a copy of its input with the fused step of the same name
+(`kernels.EPILOGUE_OPS`). `gelu(x): approximate` is `gelu_tanh` if set."""
 
 from __future__ import annotations
 

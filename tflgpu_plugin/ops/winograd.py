@@ -54,7 +54,7 @@ G = np.array(
 
 
 def patches(rows: Span, columns: Span) -> tuple[int, int]:
-    """Returns the patches along height and width."""
+    """Returns the numbers of patches along height and width."""
     return -(-rows.positions // SIDE), -(-columns.positions // SIDE)
 
 
@@ -87,14 +87,14 @@ def _count(c: Convolution) -> int:
 
 
 def _slices(c: Convolution) -> tuple[int, int]:
-    """Returns the slices of input and output."""
+    """Returns the numbers of slices of input and output."""
     return -(-c.x[3] // 4), -(-c.filters[0] // 4)
 
 
 def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int, int]) -> int:
-    """Returns the multiply-adds that a GPU saves, including those of idle lanes, less those it
-    could do during additional memory traffic and two more launches. Arguments: patches, `maps` (how
-    many, pixels of each), slices of input and output."""
+    """Returns how many multiply-adds a GPU saves, including those of idle lanes, less those it
+    could do during additional memory traffic and two more launches. Arguments: the number of
+    patches, `maps` (their number, and the pixels of each), slices of input and output."""
     inputs, products, weights = _bytes(count, slices, choose_tile(target, slices[1], count))
     saved = 9 * maps[0] * multiplied(target, maps[1], slices)
     saved -= PLANES * multiplied(target, count, slices)
@@ -105,7 +105,7 @@ def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int,
 
 
 def multiplied(target: Target, pixels: int, slices: tuple[int, int]) -> int:
-    """Returns the multiply-adds of a 1x1 convolution, including those of idle lanes."""
+    """Returns the number of multiply-adds of a 1x1 convolution, including those of idle lanes."""
     tile = choose_tile(target, slices[1], pixels)
     group = tile.lanes * tile.pixels
     blocks = -(-slices[1] // tile.slices)
@@ -134,7 +134,7 @@ def _products(target: Target, pixels: int, outputs: int) -> tuple[int, Tile]:
 
 
 def _bytes(count: int, slices: tuple[int, int], tile: Tile) -> tuple[int, int, int]:
-    """Returns the bytes of the transformed input, products and weights."""
+    """Returns the size in bytes of the transformed input, products and weights together."""
     blocks = -(-slices[1] // tile.slices)
     vectors = slices[0] * count, slices[1] * count, blocks * tile.slices * slices[0] * 4
     inputs, products, weights = (PLANES * n * VECTOR_BYTES for n in vectors)

@@ -114,7 +114,8 @@ def _grow(uses: DefUse, tensor: int, perm: Perm) -> _Region:
 
 
 def _price(shape: Shape, perm: Perm) -> int:
-    """Returns the cost of a transpose, in bytes."""
+    """Returns the cost of a transpose in bytes: those that it writes, and a number that stands for
+    its launch."""
     if perm == tuple(range(len(perm))):
         return 0
     return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
@@ -122,7 +123,8 @@ def _price(shape: Shape, perm: Perm) -> int:
 
 @chooses
 def _gain(uses: DefUse, region: _Region) -> int:
-    """Returns the bytes of transposes at a region's edges that changing its layout saves."""
+    """Returns how much cheaper the transposes at a region's edges become if its layout is changed
+    (see `_price`)."""
     e, saved = uses.e, 0
     made: set[tuple[int, Perm]] = set()  # transposes that would be needed, each counted once
     gone: set[int] = set()

@@ -1,8 +1,8 @@
 """Lets nodes between a dequantize and a quantize node work on the quantized tensors directly, like
 hosts that fuse the three into one integer kernel. The values stored on the device stay the same.
 
-Applies only to hosts that round halves to even; hosts with fixed-point kernels mark fused
-layers."""
+Applies only to hosts that round halves to even, such as onnxruntime; in models of hosts with
+fixed-point kernels, quantized layers are already single nodes."""
 
 from __future__ import annotations
 
