@@ -15,6 +15,7 @@ from tflgpu_plugin.ops.decision_trees import COMPARISONS, FEATURE, MISSING, STAR
 
 NAMES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")  # of comparisons, in the order of COMPARISONS
 LEAF, EQUAL, MEMBER = -1, COMPARISONS.index("=="), len(NAMES)  # kinds beside comparisons
+MODES = {b"LEAF": LEAF} | {f"BRANCH_{name}".encode(): k for k, name in enumerate(NAMES)}
 SLICE = 4  # classes
 
 
@@ -63,7 +64,7 @@ class Forest:
         """Returns the tree of each leaf, -1 for leaves of none, and the length of the longest path.
         Raises ValueError where trees share a leaf or paths have no end."""
         tree, owners = np.full(self.leaves, -1), np.arange(len(self.roots))
-        front, steps = self.roots, 0
+        front, steps, span = self.roots, 0, self.leaves + len(self.nodes.true)
         while len(front):
             ends = front < 0
             leaf, owner = -1 - front[ends], owners[ends]
@@ -72,8 +73,8 @@ class Forest:
                 raise ValueError("decision trees share a leaf, or a path has no end")
             at = front[~ends]
             below = np.concatenate([self.nodes.true[at], self.nodes.false[at]])
-            pairs = np.unique(np.stack([np.tile(owners[~ends], 2), below], 1), axis=0)
-            owners, front = pairs[:, 0], pairs[:, 1]
+            keys = np.unique(np.tile(owners[~ends], 2) * span + below + self.leaves)
+            owners, front = keys // span, keys % span - self.leaves
             steps += bool(len(front))
         return tree, steps
 
@@ -143,9 +144,7 @@ def listed(given: Mapping[str, Any], what: str, classes: int) -> Forest:
     """Returns the trees of an operator up to version 3, whose leaves name `what` they are for.
     Raises ValueError for trees that hosts do not take, or take in ways of their own."""
     tree, number = _numbers(given, "nodes_treeids"), _numbers(given, "nodes_nodeids")
-    modes = [bytes(mode).decode() for mode in given.get("nodes_modes", ())]
-    known = {"LEAF": LEAF} | {f"BRANCH_{name}": k for k, name in enumerate(NAMES)}
-    kinds = np.asarray([known[mode] for mode in modes], np.int64)
+    kinds = np.asarray([MODES[mode] for mode in given.get("nodes_modes", ())], np.int64)
     inner, index = kinds != LEAF, _Index(tree, number)
     names = ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids")
     feature, true, false = (_numbers(given, name) for name in names)
