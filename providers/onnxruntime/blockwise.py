@@ -14,6 +14,7 @@ from tflgpu_plugin.providers import Builder
 
 from .host import nibbles, paired
 from .presence import absent
+from .rearranging import part
 
 
 def counts(axis: int, block: int, shape: Shape) -> Shape:
@@ -41,7 +42,9 @@ def spread(e: Builder, values: int, axis: int, block: int, shape: Shape) -> int:
 
 
 def matmul_n_bits(e: Builder) -> int:
-    """Builds MatMulNBits: the weights [outputs, blocks, bytes] of 4 or 8 bits stay packed."""
+    """Builds MatMulNBits: constant weights [outputs, blocks, bytes] of 4 or 8 bits stay packed."""
+    if not e.known(e.x(1), e.x(2), e.get(3)):
+        return _with_run_weights(e)
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     shape = outputs, -(-e.integer("K") // block)
     words = e.derived(
@@ -54,6 +57,46 @@ def matmul_n_bits(e: Builder) -> int:
         zeros = e.derived(e.x(3), bits, shape, make=lambda data: _zeros(data, bits, shape))
     return e.plus(e.add("matmul_blocks", e.x(0), words, scales, zeros, bits=bits, block=block),
                   e.get(5))  # fmt: skip
+
+
+def _with_run_weights(e: Builder) -> int:
+    """Builds MatMulNBits with weights that a run tells: they are dequantized in the run."""
+    bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
+    inner, blocks = e.integer("K"), -(-e.integer("K") // block)
+    numbers = _parted(e, e.x(1), (outputs, blocks, block), bits)
+    scales = e.reshape(_real(e, e.x(2)), (outputs, blocks, 1))
+    if not e.has(3):
+        moved = e.add("sub", numbers, float(2 ** (bits - 1)))
+    elif e.dtype(e.x(3)) == "u8":
+        count = -(-blocks * bits // 8) * 8 // bits
+        zeros = part(e, _parted(e, e.x(3), (outputs, count), bits), 0, blocks)
+        moved = e.add("sub", numbers, e.reshape(zeros, (outputs, blocks, 1)))
+    else:
+        zeros = e.reshape(_real(e, e.x(3)), (outputs, blocks, 1))
+        moved = e.add("sub", numbers, zeros)
+    weights = e.reshape(e.add("mul", moved, scales), (outputs, blocks * block))
+    if blocks * block > inner:
+        weights = part(e, weights, 0, inner)
+    if e.dtype() != "f32":
+        weights = e.add("cast", weights, dtype=e.dtype())
+    return e.plus(e.add("matmul", e.x(0), weights, transpose_b=True), e.get(5))
+
+
+def _real(e: Builder, tensor: int) -> int:
+    """Returns a tensor of floats as float32."""
+    return tensor if e.dtype(tensor) == "f32" else e.add("cast", tensor, dtype="f32")
+
+
+def _parted(e: Builder, tensor: int, shape: Shape, bits: int) -> int:
+    """Returns the numbers of 4 or 8 bits in the bytes of a tensor as float32, in this shape; of two
+    in a byte the lower half is first."""
+    given = e.numbers(tensor)
+    if bits == 8:
+        return e.reshape(given, shape)
+    single = e.reshape(given, (prod(shape) // 2, 1))
+    upper = e.add("floor", e.add("mul", single, 1 / 16))
+    lower = e.add("sub", single, e.add("mul", upper, 16.0))
+    return e.reshape(e.add("concat", lower, upper, axis=1), shape)
 
 
 def gather_block_quantized(e: Builder) -> int:
@@ -200,22 +243,22 @@ def _fit(e: Builder) -> bool:
     """Requires weights, scales and zero points of matching shapes."""
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     count = -(-e.integer("K") // block)
-    packed, scales, zeros = e.value(1), e.value(2), e.optional(3)
-    halved = zeros is not None and zeros.dtype == np.uint8 and bits == 4
+    packed, scales = prod(e.shape(e.x(1))), prod(e.shape(e.x(2)))
+    halved = e.has(3) and e.dtype(e.x(3)) == "u8" and bits == 4
     wanted = outputs * (-(-count // 2) if halved else count)
     return (
-        packed.size * 8 == outputs * count * block * bits
-        and scales.size == outputs * count
-        and (zeros is None or zeros.size == wanted)
+        packed * 8 == outputs * count * block * bits
+        and scales == outputs * count
+        and (not e.has(3) or prod(e.shape(e.x(3))) == wanted)
     )
 
 
 @asks("quantization.unsupported")
 def _in_blocks(e: Builder) -> bool:
-    """Requires constant weights of 4 or 8 bits, in blocks of a power of two of at least 16."""
+    """Requires weights in bytes of 4 or 8 bits, in blocks of a power of two of at least 16."""
     bits, block = e.integer("bits", 4), e.integer("block_size")
     sized = bits in (4, 8) and block >= 16 and block & (block - 1) == 0
-    return sized and not e.integer("weight_prepacked")
+    return sized and e.dtype(e.x(1)) == "u8" and not e.integer("weight_prepacked")
 
 
 N_BITS = (

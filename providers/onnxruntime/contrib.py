@@ -100,7 +100,7 @@ _ROWS: tuple[HostOp, ...] = (
         operand_shapes.by_column(6), by=quantized.matmul_to_float, types=SCALED,
     ),
     _contrib(
-        "MatMulNBits", "matmul_blocks", "value weights! scales! zero_points!? index? bias?",
+        "MatMulNBits", "matmul_blocks", "value weights scales zero_points? index? bias?",
         *blockwise.N_BITS, by=blockwise.matmul_n_bits, types="f32 f16 u8",
     ),
     _contrib(
