@@ -1,4 +1,4 @@
-"""Handwritten nodes as conditions of rows read them."""
+"""Applies the conditions of rows to handwritten nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tflgpu_plugin.ir import Graph, HostOp, Node, Refusal, Target
 
 
 def seen(graph: Graph, node: Node) -> Builder:
-    """Returns a node of our op, with inputs in its order, as its row's conditions read it."""
+    """Returns a node of our op in the form in which its row's conditions read it, with inputs in
+    the order of the row."""
     assert isinstance(node.row, HostOp)
     keys = [None if t is None else str(t) for t in node.inputs]
     results = tuple(map(str, node.outputs))
@@ -27,8 +28,8 @@ def seen(graph: Graph, node: Node) -> Builder:
 
 
 def by_row(graph: Graph, node: Node) -> Refusal | None:
-    """Returns why a node does not meet what the roles of its operands and its row's conditions ask,
-    None where it does."""
+    """Returns why a node does not meet the roles of its operands or its row's conditions; None if
+    it meets them."""
     assert isinstance(node.row, HostOp)
     return row_conditions.unmet((*row_conditions.BY_ROLES, *node.row.conditions), seen(graph, node))
 

@@ -44,7 +44,7 @@ def ready() -> bool:
 
 
 def make_environment() -> None:
-    """Make the environment if it is not there. Raises NoConverter with what pip said."""
+    """Makes the environment if it does not exist. Raises NoConverter with what pip said."""
     with _locked("environment"):
         if ready():
             return

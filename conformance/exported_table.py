@@ -81,7 +81,8 @@ def compared(before: Mapping[str, Row], now: Mapping[str, Row]) -> Comparison:
 
 
 def _falls_short(old: Row, new: Row) -> bool:
-    """Whether anything of `new` is worse than it was. The first partition is no loss."""
+    """Whether any number of `new` is worse than that of `old`. One partition where there was none
+    is not worse."""
     if new.rank != old.rank:
         return new.rank < old.rank
     if not new.rank:

@@ -23,7 +23,7 @@ FORMAT = 1
 
 
 def write(report: Report, folder: Path) -> None:
-    """Write report.json, report.md and report.html into `folder`, which is made if needed."""
+    """Writes report.json, report.md and report.html into `folder`, which is made if needed."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.json").write_text(as_json(report))
     (folder / "report.md").write_text(as_markdown(report))
@@ -47,8 +47,8 @@ def as_json(report: Report) -> str:
 
 
 def keep(path: Path, folder: Path) -> None:
-    """A report.json as a repository keeps it, with the whole seconds of each record; the same
-    report gives the same bytes."""
+    """Returns a report.json as a repository keeps it, with the seconds of each record rounded to
+    integers; the same report gives the same bytes."""
     report = read(path)
     briefly = [replace(record, seconds=round(record.seconds)) for record in report.records]
     report = replace(report, records=briefly)

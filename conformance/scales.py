@@ -1,4 +1,4 @@
-"""Compare 8-bit operators with the host's reference kernels at random quantization scales.
+"""Compares 8-bit operators with the host's reference kernels at random quantization scales.
 
 Usage: python -m conformance.scales [HOST] [--seeds FIRST END] [--op NAME,...]
 

@@ -1,7 +1,7 @@
-"""float16 models, operator by operator, in both hosts: constants in 16 bits after a DEQUANTIZE
+"""float16 models, operator by operator, in both hosts: constants in 16 bits before a DEQUANTIZE
 through the delegate, and ONNX models of float16 tensors.
 
-A row of the ONNX table that takes float32 is held to float16, too."""
+Every row of the ONNX table that supports float32 must support float16, too."""
 
 from __future__ import annotations
 

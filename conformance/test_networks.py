@@ -1,5 +1,5 @@
-"""Whole networks with seeded weights, made by code, in each host against its own CPU kernels: what
-stands in for real models where there are none. Within 1e-4 of an output's largest magnitude."""
+"""Networks with seeded weights, built by code, in each host against its own CPU kernels, within
+1e-4 of an output's largest magnitude. They replace real models on machines that have none."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One node test of each operator of ONNX, and list of types, with other inputs than its own: other
-extents (none, one, and one more), and other integers, which may lie outside of what there is.
-Answers and errors are onnxruntime's own."""
+"""Runs one node test of each operator of ONNX, and list of types, with other inputs than its own:
+other extents (none, one, and one more), and other integers, which may be out of range. Answers and
+errors must be onnxruntime's own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Forms of ONNX operators that no node test has, against the CPU provider: found by random models.
+"""Forms of ONNX operators that no node test has, against the CPU provider; random models have found
+them.
 
-Each runs with its shapes known and with open ones, where the answer rests on our shapes alone.
-`LEFT` are forms in which onnxruntime's kernels are at odds with the standard or with their own
-shapes: they are the CPU's."""
+Each runs with known shapes and with open ones, where the answer depends on our shapes alone. `LEFT`
+are forms in which onnxruntime's kernels contradict the standard or their own shapes: these stay on
+the CPU."""
 
 from __future__ import annotations
 

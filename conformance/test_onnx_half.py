@@ -67,8 +67,8 @@ def _near(k: int, want: Any, have: Any) -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=stem)
 def test_float16_storage(entry: Mapping[str, Any], pytestconfig: pytest.Config) -> None:
-    """No error over 1e-2 of an output's largest magnitude; the largest error, and that in the mean,
-    at most twice as far from float32 as the simulation."""
+    """The largest error is at most 1e-2 of an output's largest magnitude. The largest and the mean
+    error are at most twice those of the simulation."""
     wanted = pytestconfig.getoption("--adapter", default=None)
     try:
         outcome = half_models.onnx(entry, wanted)

@@ -1,7 +1,7 @@
-"""Detections: boxes of all classes together and of each by itself, fewer than wanted, equal scores,
-a column for the background and none, NaN. The places behind those of a choice over all classes
-hold what the host's memory held, so those cases find as many as they want; what is behind is seen
-in nodes."""
+"""Detections: over all classes together and for each class separately, fewer boxes than requested,
+equal scores, with and without a column for the background, NaN. Over all classes, hosts leave
+arbitrary memory after the last box, so these cases find as many boxes as they request; node cases
+check what follows the last box."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ Shape = tuple[int, ...]
 
 
 def part(name: str, shape: Shape, update: Shape, starts: Any = None, dtype: str = "f32") -> Case:
-    """Starts of a run, some before the first element and some too near the last one."""
+    """Returns a case whose starts are given at run time, some before the first element and some too
+    near the last one."""
     told = Input((len(shape),), "i32", low=-2, high=max(shape) + 2)
     given = (Input(shape, dtype), Input(update, dtype), constant(starts, "i32") if starts else told)
     return Case(name, "DYNAMIC_UPDATE_SLICE", 1, given, "DynamicUpdateSliceOptions", {},

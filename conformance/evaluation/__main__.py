@@ -22,7 +22,7 @@ WITHOUT_ANSWER = {"max_unpool 1x1"}
 
 @dataclass
 class Result:
-    """Counts over all graphs, and what was found."""
+    """Totals over all graphs, and the findings."""
 
     graphs: int = 0
     changed: Counter[str] = field(default_factory=Counter)
@@ -31,7 +31,7 @@ class Result:
     findings: list[str] = field(default_factory=list)
 
     def add(self, source: Source) -> None:
-        """Check the graphs of a source."""
+        """Checks the graphs of a source."""
         try:
             graphs = source.graphs()
         except Exception as error:  # a host refuses it: hosts have no common class for that

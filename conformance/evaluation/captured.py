@@ -24,7 +24,7 @@ ONLY_READ = Refusal("option.excluded", "Only its graph is wanted.")
 
 @contextmanager
 def captured() -> Iterator[list[Graph]]:
-    """Yields the list of graphs that would be planned meanwhile, in order."""
+    """Yields the list of graphs that would be planned while the context is entered, in order."""
     found: list[Graph] = []
 
     def compile(graph: Graph, target: Any) -> None:

@@ -21,7 +21,7 @@ MAX_KEPT = 1 << 29  # bytes of results
 
 
 class Memo:
-    """Results of nodes that other forms of a graph have, too, for the same values."""
+    """Caches the results of nodes, for other forms of the same graph and the same values."""
 
     def __init__(self) -> None:
         self.found: dict[Hashable, list[Array]] = {}
@@ -36,7 +36,7 @@ class Memo:
         return self.found[key][0] if key in self.found else of_data(held)
 
     def put(self, key: Hashable, results: list[Array], *kept: object) -> None:
-        """Keep results, and what their key has the ids of."""
+        """Stores results, and the objects whose ids are in their key."""
         self.bytes += sum(result.nbytes for result in results)
         if self.bytes <= MAX_KEPT:
             self.found[key] = results
@@ -75,7 +75,7 @@ def evaluate(
 
 
 def _not_made(node: Node) -> tuple[int, ...]:
-    """Returns results that an evaluation does not compute."""
+    """Returns those results of a node that an evaluation does not compute."""
     if node.op in ("", FOLDED):
         return node.outputs
     return node.outputs[meanings.COMPUTED.get(node.op, len(node.outputs)) :]
@@ -98,8 +98,8 @@ def _memorized(graph: Graph, node: Node, known: Values, memo: Memo) -> dict[int,
 
 
 def _last_reads(graph: Graph) -> dict[int, list[int]]:
-    """Returns the tensors that no node reads after the node at an index, whose memory can be
-    freed."""
+    """Returns, for each index of a node, the tensors that no later node reads, so that their memory
+    can be freed."""
     last = {t: k for k, node in enumerate(graph.nodes) for t in node.reads}
     found: dict[int, list[int]] = {}
     for tensor in last.keys() - graph.needed():

@@ -27,7 +27,8 @@ _rounding = Rounding()
 
 @contextmanager
 def rounding(on: bool) -> Iterator[None]:
-    """Makes results be rounded to their levels meanwhile, or only clamped to the range of these."""
+    """Determines, while the context is entered, whether results are rounded to their levels or only
+    clamped to the range of these."""
     before, _rounding.on = _rounding.on, on
     try:
         yield
@@ -51,7 +52,8 @@ def even(x: Array) -> Array:
 
 
 def is_real(tensor: Tensor) -> bool:
-    """Whether stored numbers represent other numbers, or themselves as floats."""
+    """Whether the numbers of a tensor are real numbers for the device: it is quantized, or holds
+    small plain integers, which are floats there."""
     return quantization.real(tensor) or tensor.dtype in SMALL
 
 

@@ -50,7 +50,7 @@ def presents(layers: int) -> list[str]:
 
 @dataclass
 class Writer:
-    """Nodes and constants of a model; results are identified by name."""
+    """Writes a model node by node; results are identified by name."""
 
     nodes: list[Any] = field(default_factory=list)
     constants: list[Any] = field(default_factory=list)
@@ -136,7 +136,8 @@ def _decoder(w: Writer, size: Size, heads: int, total: str = "total", opset: int
 
 
 def _seen(w: Writer, words: str, past: str, tokens: str) -> str:
-    """Adds what computes which positions each token sees, [batch, 1, tokens, past + tokens]."""
+    """Adds the nodes that compute which positions each token attends to, [batch, 1, tokens, past +
+    tokens]."""
     total, batch = w.op("Add", past, tokens), w.extent(words, 0)
     mask = w.op("Cast", w.op("Reshape", "attention_mask", w.joined(batch, -1)), to=BOOL)
 
@@ -190,7 +191,7 @@ def _heads(w: Writer, size: Size, x: str) -> str:
 
 
 def _dense(w: Writer, x: str, width: int, made: int) -> str:
-    """Adds a dense layer as torch's older exporter writes that of transformers."""
+    """Adds a dense layer of transformers, as torch's older exporter writes it."""
     batch, tokens, shape = w.extent(x, 0), w.extent(x, 1), w.op("Shape", x)
     last = w.op("Slice", shape, np.array([-1]), np.array([LAST]), np.array([0]))
     flat = w.op("Reshape", x, w.joined(-1, w.op("Squeeze", last, np.array([0]))))
@@ -350,7 +351,7 @@ def empty(size: Size, batch: int, length: int = 0, heads: int = 0) -> list[Array
 
 
 def fed(ids: Array, mask: Array, cache: Sequence[Array]) -> dict[str, Array]:
-    """Returns the inputs of a decoder for these tokens after those of the cache."""
+    """Returns the inputs of a decoder for these tokens, which follow those of the cache."""
     named = dict(zip(pasts(len(cache) // 2), cache, strict=True))
     return {"input_ids": ids, "attention_mask": mask, **named}
 

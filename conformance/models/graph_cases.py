@@ -1,8 +1,8 @@
-"""Graphs of a few operators whose trouble no single operator shows: outputs inside a partition,
-tensors with several readers, many partitions, aliases, fused steps.
+"""Graphs of a few operators, for faults that single operators do not show: outputs inside a
+partition, tensors with several readers, many partitions, aliases, fused steps.
 
 Nodes named "cpu..." are kept off the device by the option `exclude`, so that partitions alternate
-with CPU nodes whatever the table can do."""
+with CPU nodes whatever the table supports."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Judges each layer of a quantized ONNX model by exact integer arithmetic over the numbers that it
-was given: a rounding difference of an earlier layer does not count against later ones."""
+"""Judges each layer of a quantized ONNX model by exact integer arithmetic on the inputs that the
+layer has in a run, so that a rounding difference of an earlier layer does not count against later
+ones."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ GIVEN = " given"  # ends the name of a quantized tensor that is an input
 
 @dataclass(frozen=True)
 class Layers:
-    """`shown` is the model with its quantized tensors (`names`) as further outputs, `cut` makes
-    them from one another: it has each as an output, and as an input for those who read it."""
+    """`shown` is the model with its quantized tensors (`names`) as additional outputs. `cut`
+    computes each of these from the others: it has each as an output, and as an input for its
+    readers."""
 
     names: tuple[str, ...]
     shown: bytes

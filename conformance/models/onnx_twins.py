@@ -308,7 +308,8 @@ def _node(model: Model, operator: Any, names: Mapping[int, str]) -> Node:
 
 
 def _name(nodes: list[Any], name: str) -> None:
-    """The last node that an operator became has the name of its tensor."""
+    """Names the nodes that an operator became: the last one like its tensor, the others with a
+    number after that."""
     for k, node in enumerate(nodes[::-1]):
         node.name = f"{name}/{k}" if k else name
 

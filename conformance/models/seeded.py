@@ -1,5 +1,5 @@
-"""Small ONNX networks with seeded weights, of families that `benchmarks.networks` has not: an
-encoder of attention, and one that keeps state along a sequence."""
+"""Small ONNX networks with seeded weights, of kinds that `benchmarks.networks` lacks: an encoder
+with attention, and a network that keeps state along a sequence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOKENS, WIDTH, HEADS, CLASSES = 48, 96, 4, 32
 
 @dataclass
 class _Builder:
-    """Nodes and weights in the order in which they are said."""
+    """Collects nodes and weights in the order in which they are added."""
 
     random: np.random.Generator
     nodes: list[Any] = field(default_factory=list)

@@ -1,5 +1,5 @@
-"""Models that keep variables between runs, on a stream of inputs: run after run, with what they
-keep and the inputs of their last operators among the outputs, and variables reset on the way."""
+"""Runs models that keep variables between runs on a stream of inputs. Their variables, and the
+inputs of their last operators, are compared after each run; variables are reset in between."""
 
 from __future__ import annotations
 

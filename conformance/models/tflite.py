@@ -170,7 +170,7 @@ class Model:
         return results
 
     def output(self, *tensors: int) -> None:
-        """Mark tensors as outputs of the model, in order."""
+        """Marks tensors as outputs of the model, in order."""
         self.outputs += tensors
 
     def _add(self, tensor: _Tensor) -> int:
@@ -198,7 +198,7 @@ class Model:
         return model
 
     def infer_shapes(self, host: str | None = None) -> None:
-        """Replace the shapes of computed tensors by those the host's CPU kernels find.
+        """Replaces the shapes of computed tensors by those that the host's CPU kernels find.
 
         Raises ValueError with the host's words when it refuses the model."""
         for tensor, shape in zip(self.tensors, hosts.shapes(self.to_bytes(), host), strict=False):

@@ -38,7 +38,8 @@ class Session:
             self._remember(report)
 
     def _remember(self, report: pytest.TestReport) -> None:
-        """How a test ended that made no record itself: setup and call come before teardown."""
+        """Stores how a test ended that has made no record itself: setup and call are reported
+        before teardown."""
         self._ended = (report.nodeid, report.outcome, _sentence(report))
 
     _ended: tuple[str, str, str] = ("", "", "")

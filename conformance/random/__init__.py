@@ -1,1 +1,1 @@
-"""Graphs and operators by chance, from seeds."""
+"""Random graphs and operators, each made from a seed."""

@@ -1,5 +1,5 @@
-"""Random models whose weights follow from constants through several nodes, and where to cut them
-between us and the host."""
+"""Random models whose weights are computed from constants by several nodes, and a division of these
+nodes between the plugin and the host."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Judges our nodes by what they were given, where the host around them is wrong by itself: its
-own delegate leaves weights unwritten that other nodes of the host read, and the answer of the whole
-model says nothing."""
+"""Judges the plugin's nodes by their own inputs, where the answer of the whole model says nothing:
+the host's own delegate leaves weights unwritten that other nodes of the host read."""
 
 from __future__ import annotations
 
@@ -58,8 +57,8 @@ def _overwritten(made: Any, tensor: int, count: int) -> bool:
 
 
 def _ports(model: Model, ours: frozenset[int]) -> tuple[list[int], list[int]]:
-    """Returns the computed tensors that these nodes read, and those of their results that others
-    read."""
+    """Returns the computed tensors that these nodes read, and those of their results that other
+    nodes read."""
     inside = [op for k, op in enumerate(model.operators) if k in ours]
     outside = [op for k, op in enumerate(model.operators) if k not in ours]
     made = {t for op in inside for t in op.outputs}

@@ -1,8 +1,8 @@
-"""Seeded graphs of a few operators each, for what single-op cases miss: fused steps, aliases,
-memory shared by tensors that must not meet, tensors that are outputs and inputs at once, partitions
+"""Seeded graphs of a few operators each, for faults that single-op cases do not show: fused steps,
+aliases, tensors that must not share memory, tensors that are outputs and inputs at once, partitions
 beside CPU nodes.
 
-Shapes come from the host: an operator that its CPU kernels refuse is taken out again."""
+Shapes come from the host: an operator that its CPU kernels refuse is removed again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _depthwise(m: Maker) -> None:
 
 
 def _padded_conv(m: Maker) -> None:
-    """Padding and its one reader, which a pass makes one node."""
+    """Adds a padding with a single reader, a convolution, which a pass merges."""
     top, bottom, left, right = (m.choose.randrange(3) for _ in range(4))
     amounts = m.integers((0, 0), (top, bottom), (left, right), (0, m.choose.choice((0, 0, 3))))
     if m.add("PAD", [m.pick(4), amounts], "PadOptions") is not None:

@@ -1,6 +1,6 @@
 """Further operators of random graphs: those that choose elements by their values, as detectors do.
-Hosts must choose the same ones, so these come of inputs by ways that round nothing (`Maker.exact`);
-equal ones are among them."""
+Hosts must choose the same elements, so their inputs are computed without rounding (`Maker.exact`);
+some of the values are equal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _exact(m: Maker) -> int:
 
 
 def _whole(m: Maker, found: int) -> None:
-    """Integers as floats, to go on with."""
+    """Converts integers to floats, which other operators can read."""
     made = m.many("CAST", [found], "CastOptions", inDataType="INT32", outDataType="FLOAT32")
     m.exact.update(made)
 
@@ -85,9 +85,10 @@ def _suppressed(m: Maker) -> None:
 
 
 def _detected(m: Maker) -> None:
-    """Over all classes the places behind those found hold anything, so as many are there as are
-    wanted: of each pair of boxes at one place one is. Class by class there is one class: of equal
-    scores hosts do not agree which class comes first."""
+    """Adds a detection. Over all classes, hosts leave arbitrary values after the last box, so it
+    finds as many boxes as it requests: anchors are pairs at the same position, of which one is
+    found. Class by class there is a single class, because hosts disagree about the order of classes
+    with equal scores."""
     classes, count = m.choose.choice((1, 3)), 2 * m.choose.choice((3, 20, 35))
     regular = m.choose.random() < 0.5
     classes = 1 if regular else classes

@@ -1,5 +1,5 @@
-"""Further operators of random graphs: those that choose and place elements by indices, and small
-layers that newer rows have."""
+"""Further operators of random graphs: those that select and place elements by indices, and small
+layers of newer rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _gathered_by_batch(m: Maker) -> None:
 
 
 def _scattered(m: Maker) -> None:
-    """Rows to places, some of them the same."""
+    """Adds a scatter of rows, some of them to the same index."""
     x = _ranked(m)
     count, *rest = m.shape(x)
     places = m.integers(*m.numbers.integers(0, count + 2, (count, 1)))
@@ -66,7 +66,7 @@ def _summed(m: Maker) -> None:
 
 
 def _angle(m: Maker) -> None:
-    """Away from where it turns."""
+    """Adds an angle that is not close to a point where the function jumps."""
     x = m.pick()
     low = m.add("LOGISTIC", [x])
     if low is not None:

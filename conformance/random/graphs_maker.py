@@ -25,7 +25,7 @@ EXACT = {
 @dataclass
 class Maker:
     """A model under construction; `tensors` are the values that later operators may read, `exact`
-    those of them that no rounding has touched."""
+    those of them that were computed without rounding."""
 
     seed: int
     model: Model = field(default_factory=Model)
@@ -102,7 +102,7 @@ class Maker:
         return results
 
     def add_parts(self, x: int, axis: int, count: int) -> None:
-        """A SPLIT into `count` equal parts."""
+        """Adds a SPLIT into `count` equal parts."""
         shape = list(self.shape(x))
         shape[axis] //= count
         reads, options = [self.model.constant(np.int32(axis)), x], {"numSplits": count}

@@ -1,4 +1,4 @@
-"""Further operators of random graphs: those whose rows came last."""
+"""Further operators of random graphs: those whose rows are the newest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BOUND = ("SQUARE", "SIN", "COS")
 
 
 def _smooth(m: Maker) -> None:
-    """A function of one value that rounding errors do not turn into another one."""
+    """Adds a continuous function of one value, so that rounding errors stay small."""
     op, x = m.choose.choice(("NEG", "SQUARE", "SIN", "COS", "GELU", "LOG_SOFTMAX")), m.pick()
     if op == "GELU":
         m.add(op, [x], "GeluOptions", approximate=m.choose.random() < 0.5)

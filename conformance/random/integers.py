@@ -26,7 +26,7 @@ KINDS: dict[np.dtype[Any], int] = {
 
 
 class Unfit(Exception):
-    """Is raised if a random graph has no answer, or one that is too large."""
+    """An error for a random graph that has no answer, or one that is too large."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
-"""Blocks for `random_onnx` around operators that choose, place and order elements, and around those
-that newer definitions have: attention as one operator, einsum, products of many axes.
+"""Blocks for `random_onnx` around operators that select, place and order elements, and around those
+that newer opsets have: attention as one operator, einsum, products of many axes.
 
-Indices come of values that no rounding has touched, so that the hosts find the same ones."""
+Indices are computed from values without rounding errors, so that the hosts find the same ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Graphs that recognizing passes look at twice: attention, normalization of rows and rotary
-positions as exporters write them, and the same with one step otherwise, which must stay what it is;
-and tensors that are moved and joined with themselves."""
+"""Graphs that match the patterns of passes, or nearly do: attention, normalization of rows and
+rotary embeddings as exporters write them, and the same with one step changed, which passes must
+leave unchanged; also tensors that are moved and concatenated with themselves."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def turn(m: Maker, x: Value | str, *perm: int) -> str:
 
 
 def attention(m: Maker) -> None:
-    """Batches, heads and rows split and joined in several orders; scales, masks and limits of
-    scores in any order and of any shape; the softmax sometimes along another axis."""
+    """Adds attention whose batches, heads and rows are split and joined in several orders. Scales,
+    masks and limits of scores come in any order and have any shape; the softmax is sometimes along
+    another axis."""
     pick = m.choose.choice
     batch, heads, rows, depth = (
         pick((1, 1, 2, 3)),
@@ -112,8 +113,8 @@ def _limited(m: Maker, scores: str, shape: Shape) -> str:
 
 
 def normalization(m: Maker) -> None:
-    """Differences from the mean, or values, times or over what follows from the mean of squares;
-    sometimes of another axis, another power, or of other values."""
+    """Adds differences from the mean, or values, multiplied or divided by a function of the mean of
+    squares; sometimes of another axis, with another power, or of other values."""
     width = m.choose.choice((4, 6, 8, 12, 20, 64))
     shape = (
         m.choose.choice((1, 2, 3)),
@@ -149,8 +150,8 @@ def normalization(m: Maker) -> None:
 
 
 def rotary(m: Maker) -> None:
-    """Heads of which all values, or the first ones, turn by angles of several shapes; sometimes the
-    wrong half is negated, or the halves change places."""
+    """Adds a rotary embedding of all values of a head, or of the first ones, by angles of several
+    shapes; sometimes the wrong half is negated, or the halves are exchanged."""
     pick = m.choose.choice
     batch, heads, rows, depth = (
         pick((1, 1, 2)),
@@ -186,7 +187,8 @@ def rotary(m: Maker) -> None:
 
 
 def joins(m: Maker) -> None:
-    """Tensors that are moved, and joined with each other and themselves, in any order of axes."""
+    """Adds tensors that are moved, and concatenated with each other and with themselves, in any
+    order of axes."""
     x = fed(m, *[m.choose.choice((1, 2, 3, 4, 8, 12)) for _ in range(m.choose.choice((2, 3, 4)))])
     found = [x, Value(m.step("Relu", x), x.shape)]
     for _ in range(m.choose.randint(3, 7)):

@@ -1,6 +1,6 @@
-"""Several convolutions of one tensor, as detectors and blocks of branches have them: mostly of one
-window and with one activation, which passes make one, and sometimes of another; read as they lie,
-joined at either end, moved, or given to the host."""
+"""Several convolutions of one tensor, as in detectors and in blocks with branches. Most have one
+window and one activation, so that passes join them, and some have others. Results are read
+directly, concatenated, moved, or read by the host."""
 
 from __future__ import annotations
 

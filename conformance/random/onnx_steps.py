@@ -1,7 +1,8 @@
-"""The operators of `random_onnx`, in the forms that they have: each function adds one to a graph,
-with inputs, attributes and constants by chance.
+"""The operators of `random_onnx`, in all their forms: each function adds one to a graph, with
+random inputs, attributes and constants.
 
-Steps (compare, choose) stand only where values are exact, so that a rounding error stays one."""
+Operators that jump (comparisons, selections) read exact values only, so that a rounding error stays
+small."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Single ONNX operators with attributes and shapes by chance: windows beside the image, strides
-over the kernel, every coordinate rule, ranks 0 to 6. `FOUND` lists what was wrong once."""
+"""Single ONNX operators with random attributes and shapes: windows outside of the image, strides
+larger than the kernel, every coordinate rule, ranks 0 to 6. `FOUND` lists cases that were wrong
+once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single TFLite operators with shapes, axes and options by chance, in the terms of `cases`."""
+"""Single TFLite operators with random shapes, axes and options, in the terms of `cases`."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def batches(c: Chance) -> Case:
 
 
 def choice(c: Chance) -> Case:
-    """Draws numbers many of which are equal, or none."""
+    """Draws numbers of which many are equal, or none."""
     shape = c.shape((1, 2, 3, 4), 30)
     given = Input(shape, low=-3, high=3, step=c.of((0.0, 0.5, 2.0)))
     if c.maybe():

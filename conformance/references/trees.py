@@ -24,8 +24,8 @@ def decision_trees(
     x: Array, nodes: Array, trees: Array, starts: Array, leaves: Array, *, classes: int,
     reduction: str = "sum", steps: int,
 ) -> Array:  # fmt: skip
-    """Features are compared as float16, which cases give, so that a rounding error takes the same
-    path."""
+    """Evaluates decision trees. Features are compared as float16, which cases use, so that a
+    rounding error does not change the path."""
     rows = x.astype(np.float16).astype(np.float64)
     found = np.full((len(x), len(starts) - 1, 4), STARTS[reduction])
     for s in range(len(starts) - 1):
