@@ -32,7 +32,7 @@ from tflgpu_plugin.importer.loop_body import otherwise
 from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostExtent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.row_conditions import shaped
 from tflgpu_plugin.importer.rules import INCOMPLETE
-from tflgpu_plugin.importer.run_values import numbers
+from tflgpu_plugin.importer.run_values import clamps, numbers
 from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, given_values, kept
 from tflgpu_plugin.importer.support import Judge, without_kernel
 from tflgpu_plugin.importer.unrolled import unrolled
@@ -51,8 +51,8 @@ __all__ = [
     "Judge", "NoAdapter", "NodeReport", "Once", "OptionError", "Options", "Partition", "PerCaller",
     "PlacedPartition", "Quantization", "Records", "Refusal", "Report", "Shape", "Subgraph", "Table",
     "TensorReport", "Unsupported", "Value", "adapters", "again", "arithmetic", "broadcast",
-    "callbacks", "flat", "given_values", "kept", "log", "loop_layer", "messages", "narrowed",
-    "native", "numbers", "operands", "otherwise", "packed", "parse", "parted", "partition",
-    "rebuild_partition", "remember", "restore_partition", "same_bits", "select", "shaped",
-    "stored_shapes", "symbols", "threads", "unpacked", "unrolled", "without_kernel",
+    "callbacks", "clamps", "flat", "given_values", "kept", "log", "loop_layer", "messages",
+    "narrowed", "native", "numbers", "operands", "otherwise", "packed", "parse", "parted",
+    "partition", "rebuild_partition", "remember", "restore_partition", "same_bits", "select",
+    "shaped", "stored_shapes", "symbols", "threads", "unpacked", "unrolled", "without_kernel",
 ]  # fmt: skip

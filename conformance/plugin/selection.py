@@ -53,6 +53,7 @@ QUICK |= {
 QUICK |= {
     "test_levels": None,
     "test_random_integers": None,
+    "test_random_run_values": None,
     "test_onnx_attention": None,
     "test_onnx_node_tests": None,
     "test_onnx_extents": None,

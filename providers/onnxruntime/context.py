@@ -16,6 +16,7 @@ from tflgpu_plugin.cache import codec, folders, plan_file
 from tflgpu_plugin.ir import Array, Plan, Refusal, Shape, digests
 from tflgpu_plugin.providers import AdapterInfo, BuildError, HostNode, Options, Partition
 
+from .reader import TABLE
 from .snapshot import Snapshot
 
 DOMAIN, OP = "com.microsoft", "EPContext"
@@ -86,6 +87,13 @@ class Interface:
         """Returns the key of the first plan: the shapes of `inputs`, then the numbers of each of
         the `run_values`."""
         return (*self.shapes, *map(providers.numbers, self.run_values.values()))
+
+    @property
+    def clamps(self) -> list[bool]:
+        """Returns for each of the `run_values` whether integers beyond int32 mean the same as the
+        nearest ones in it."""
+        part = self.part
+        return [part is not None and providers.clamps(part, TABLE, key) for key in self.run_values]
 
 
 def write(

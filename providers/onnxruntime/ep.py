@@ -239,6 +239,7 @@ def _create(
     spec.inputs, spec.input_count = texts(interface.inputs), len(interface.inputs)
     spec.port_count = len(interface.ports)
     spec.values, spec.value_count = texts(interface.run_values), len(interface.run_values)
+    spec.clamps = array("uint8_t", interface.clamps)
     spec.outputs, spec.output_count = texts(interface.outputs), len(interface.outputs)
     spec.count_count = counts
     held = [np.ascontiguousarray(data) for data in interface.guards.values()]

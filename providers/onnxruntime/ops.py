@@ -278,7 +278,7 @@ _ROWS: tuple[HostOp, ...] = (
         operand_shapes.scale_and_bias,
         by=matmul_norm.rms_norm),
     row("RNN", "rnn", (7, 22), CELL, *recurrent.RNN, by=recurrent.rnn),
-    row("Range", "add", (11, 28), "value value steps!", indexing.SPANNED, by=indexing.numbers,
+    row("Range", "add", (11, 28), "value value delta!", indexing.SPANNED, by=indexing.numbers,
         types="i64"),
     row("Reciprocal", "reciprocal", (6, 13)),
     row("ReduceL1", "reduce_l1", (1, 18), AXES, by=ew.reduction),
@@ -387,7 +387,7 @@ HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS), *classical.ROW
 CPU_OPS: dict[str, HostOp] = table(
     (
         row("ConstantOfShape", "", (9, 28), "shape!", by=arithmetic.fill),
-        row("Range", "", (11, 28), "first! limit! steps!", by=arithmetic.steps),
+        row("Range", "", (11, 28), "first! limit! delta!", by=arithmetic.steps),
         row("Shape", "", (1, 28), by=arithmetic.shape, bfloat16=True),
         row("Size", "", (1, 28), by=arithmetic.size, bfloat16=True),
     )

@@ -223,7 +223,9 @@ def _rows() -> tuple[HostOp, ...]:
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", bfloat16=True),
         _row("ADD_N", "add_n", 1, None, "value*", types=SUMMED),
         _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, types=FLOATS),
-        _row("BROADCAST_TO", "expand", 3, None, "value shape", bfloat16=True),
+        _row(
+            "BROADCAST_TO", "expand", 3, params.fixed(one_way=True), "value shape", bfloat16=True,
+        ),
         _row("BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE),
         _row(
             "CONV_3D_TRANSPOSE", "transpose_conv_3d", 1, params.conv_3d,
@@ -373,7 +375,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape", chance=True)
     | _cpu("MULTINOMIAL", "value count", chance=True)
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
-    | _cpu("RANGE", "starts ends steps", build=arithmetic.steps, conditions=(need.WHOLE_NUMBERS,))
+    | _cpu("RANGE", "first limit delta", build=arithmetic.steps, conditions=(need.WHOLE_NUMBERS,))
     | _cpu("REDUCE_WINDOW", "value value shape shape shape")
     | _cpu("DENSIFY", "value", build=arithmetic.dense, sparse=True)  # reads sparse constants
     | _cpu("RANK", "value", build=arithmetic.rank, of_shapes=True)

@@ -9,7 +9,6 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.importer.run_values import CLIPPED
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.extent import Extent
 from tflgpu_plugin.ir.symbolic import integer, integers, is_symbolic, symbolic
@@ -49,8 +48,6 @@ def fill(e: Builder) -> int:
 def steps(e: Builder) -> int:
     """Returns the numbers from input 0 to input 1 (exclusive) in steps of input 2."""
     given = [e.value(k) for k in range(3)]
-    if any(np.isin(n, CLIPPED).any() for n in given if not symbolic(n)):
-        raise _unknown(e)
     if any(map(symbolic, given)):
         return _symbolic_steps(e, *(integer(value.reshape(())[()]) for value in given))
     try:

@@ -226,11 +226,13 @@ class Builder(NodeReader):
         missing = any(t is not None and t.data is None for t in given)
         limit = self.known_limit
         found = None if meaning is None or missing else meaning.compute(values, limit)
-        if found is None or (kinds and len(kinds) != len(found)):
+        all_kinds = kinds or [one] * len(found or ())
+        wraps = any(map(folding.may_wrap, found or (), all_kinds))
+        if found is None or wraps or len(all_kinds) != len(found):
             raise Unsupported.of(
                 "dynamic.value", f"The result of {row.name} is not known before a run."
             )
-        pairs = zip(kinds or [one] * len(found), found, strict=True)
+        pairs = zip(all_kinds, found, strict=True)
         return [
             self.tensors.add(Tensor("", data.shape, kind, cast_array(data, kind)))
             for kind, data in pairs

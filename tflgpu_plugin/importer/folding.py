@@ -18,6 +18,7 @@ from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir import (
     BFLOAT16,
     COUNTS,
+    INT32,
     NUMPY_DTYPES,
     Array,
     Node,
@@ -25,7 +26,7 @@ from tflgpu_plugin.ir import (
     bfloat16,
     quantization,
 )
-from tflgpu_plugin.ir.symbolic import symbolic
+from tflgpu_plugin.ir.symbolic import in_range, symbolic
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.passes.quant.dequantize import dequantized
@@ -168,6 +169,8 @@ def _held(
     for array, tensor in zip(arrays, outputs, strict=True):
         if tensor.dtype not in NUMPY_DTYPES:
             return None
+        if may_wrap(array, tensor.dtype):
+            return None
         if symbolic(array) and tensor.dtype in COUNTS:
             found.append(narrowed(replace(tensor, shape=array.shape, data=array), narrow))
             continue
@@ -178,6 +181,12 @@ def _held(
             return None
         found.append(narrowed(replace(tensor, shape=data.shape, data=data), narrow))
     return found
+
+
+def may_wrap(numbers: Array, dtype: str) -> bool:
+    """Whether symbolic numbers of int32 are beyond it, where hosts wrap around; if they are not,
+    leaves guards that they stay in it."""
+    return dtype == "i32" and symbolic(numbers) and not in_range(numbers, INT32.min, INT32.max)
 
 
 def narrowed(tensor: Held, most: int = MAX_LIST_ELEMENTS) -> Held:

@@ -128,6 +128,7 @@ LIKELY: Mapping[str, Likely] = {
     "block": _same(1),
     "count": _largest,
     "crops": _same(0),
+    "delta": _same(1),
     "end": _same(INT32.max),
     "ends": _same(INT32.max),
     "factors": _ratio,

@@ -7,12 +7,10 @@ import numpy as np
 
 from tflgpu_plugin.importer import likely
 from tflgpu_plugin.importer.builder import Builder
-from tflgpu_plugin.importer.model import HostNode
+from tflgpu_plugin.importer.imported import Table
+from tflgpu_plugin.importer.model import HostModel, HostNode
 from tflgpu_plugin.importer.state import State
 from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Shape, is_symbolic
-
-# What `numbers` makes of integers beyond int32.
-CLIPPED = (INT32.min, INT32.max - 1, INT32.max)
 
 
 def guess(state: State, builder: Builder) -> None:
@@ -46,10 +44,24 @@ def _is_outside(state: State, key: str) -> bool:
     return not any(state.ids[key] in node.outputs for node in state.nodes if node.op)
 
 
+def clamps(model: HostModel, table: Table, key: str) -> bool:
+    """Whether integers beyond int32 in this input mean the same to all nodes of the model as the
+    nearest ones in it, so that they may have these as their `numbers`. A run with others is the
+    host's."""
+    for host in model.nodes:
+        row = table.row(host) or table.arithmetic.get(host.title)
+        given = row.operands[: len(host.inputs)] if row else ()
+        clamped = {k for k, operand in enumerate(given) if operand.traits.clamps}
+        reads = {k for k, name in enumerate(host.inputs) if name == key}
+        if key in host.implicit or not reads <= clamped:
+            return False
+    return True
+
+
 def numbers(value: Array) -> tuple[int, ...]:
-    """Returns `value`, which a plan is specialized for, as native code passes it: integers clipped
-    to int32 (a clipped one is out of range of every tensor, too), floats as their bits. Only the
-    largest integers of both widths become that of int32: as ends of slices they have a meaning."""
+    """Returns `value`, which a plan is specialized for, as native code passes it: integers, clamped
+    to int32 where `clamps` allows it, and floats as their bits. Only the largest integers of both
+    widths become that of int32: as ends of slices they have a meaning."""
     if value.dtype == np.float32:
         value = value.view(np.int32)
     elif value.dtype == np.int64:

@@ -331,8 +331,9 @@ def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal |
     inferred one: then a value determines it at run time."""
     try:
         empty = idle(graph, node)
-        if not empty and (reason := op.refuse(graph, node, target)):
-            return reason
+        asked = not empty or all(0 not in graph.shape(tensor) for tensor in node.reads)
+        if asked and (reason := op.refuse(graph, node, target)):
+            return reason  # hosts raise errors for some numbers that give empty results
         shapes = op.shapes(graph, node)
     except Exception as error:  # a defect of this plugin must not crash the host
         if empty and isinstance(error, ValueError):  # the refusal that `refuse` would have returned

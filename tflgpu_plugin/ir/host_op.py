@@ -19,12 +19,13 @@ class Role(NamedTuple):
     what the host requires of the operand's own shape: rank 1 ("list"), one element in any shape
     ("one"), one element ("axes") or one pair ("pairs") per axis of the first value, or nothing
     (""). `integer`: it holds int32 or int64, whatever type values have. `typed`: it has the type of
-    the first value."""
+    the first value. `clamps`: an integer beyond int32 means the same as the nearest in it."""
 
     decides: bool = False
     extents: str = ""
     integer: bool = False
     typed: bool = False
+    clamps: bool = False
 
 
 ROLES: Mapping[str, Role] = (
@@ -40,9 +41,10 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("index", "mask"), Role(integer=True))
     | {"threshold": Role(extents="one")}
     # Operands that decide shapes.
-    | dict.fromkeys(("shape", "axes", "count", "split", "steps", "crops"), Role(decides=True))
-    | dict.fromkeys(("first", "limit"), Role(decides=True))
-    | dict.fromkeys(("pads", "factors", "roi_or_factors", "starts", "ends"), Role(decides=True))
+    | dict.fromkeys(("shape", "axes", "count", "split", "crops"), Role(decides=True))
+    | dict.fromkeys(("first", "limit", "delta"), Role(decides=True))
+    | dict.fromkeys(("starts", "ends", "steps"), Role(decides=True, clamps=True))
+    | dict.fromkeys(("pads", "factors", "roi_or_factors"), Role(decides=True))
     | dict.fromkeys(("size", "sizes", "begin", "end", "strides", "block"), Role(True, "list"))
     | dict.fromkeys(("start", "length", "order", "repeats"), Role(True, "axes"))
     | {"axis": Role(True, "one"), "paddings": Role(True, "pairs")}

@@ -1,7 +1,7 @@
 """Ops that pick elements by a fixed pattern:
 
 * `tile(x, repeats constant)`, `expand(x, shape constant)`: numpy's tile and broadcast_to (the shape
-  is broadcast with that of x)
+  is broadcast with that of x, unless `one_way`)
 * `reverse(x, axes constant)`: numpy's flip
 * `gather(x, indices): axis, wraps, batch_dims, raises`: numpy's take. Constant indices may be
   negative (with `raises` only if they also wrap). Computed indices make it a `pick`, as do
@@ -75,6 +75,8 @@ def expanded(graph: Graph, node: Node) -> list[View]:
     shape = graph.shape(node.operand())
     wanted = tuple(integer(extent) for extent in _numbers(graph, node, "the shape").reshape(-1))
     target = broadcast(shape, wanted)
+    if node.attributes.get("one_way") and target != wanted:
+        raise ValueError(f"a tensor of {list(shape)} does not broadcast to {list(wanted)}")
     lead = len(target) - len(shape)
     pairs = zip(target, (1,) * lead + shape, strict=True)
     return [repeated(shape, [1 if wide == extent else wide for wide, extent in pairs])]
@@ -228,6 +230,7 @@ def decompose_batches(steps: Decomposition, node: Node) -> bool:
 
 ATTRIBUTES = {
     **dict.fromkeys(("depth_to_space", "space_to_depth"), "block! mode=DCR|CRD"),
+    "expand": "one_way",
     "gather": "axis! batch_dims raises wraps",
 }  # fmt: skip
 OPS = (

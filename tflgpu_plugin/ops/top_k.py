@@ -32,7 +32,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
             "constant.required", "k, the number of elements to select, must be one constant number."
         )
     wanted = integer(k.reshape(-1)[0])
-    if not 0 < wanted <= shape[axis] or wanted > MAX_LOOP_ROUNDS:
+    if not 0 <= wanted <= shape[axis] or wanted > MAX_LOOP_ROUNDS:
         said = f"{wanted} elements cannot be selected from {shape[axis]}."
         return Refusal("constant.invalid", said)
     if shape[axis] > MAX_ROW:

@@ -236,6 +236,73 @@ def test_a_compiled_model(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(again.run(None, feed)[0], theirs.run(None, feed)[0], atol=1e-5)
 
 
+BEYOND = (2, 3, 1 << 40, (1 << 31) - 1, (1 << 31) - 2, LARGE, 1 << 31, -(1 << 40), -LARGE, 1)
+DATA: dict[str, Sequence[Any]] = {
+    "itself": [node("Cast", ["a"], ["f"], to=1)],
+    "a sum": [node("Add", ["a", "one"], ["s"]), node("Cast", ["s"], ["f"], to=1)],
+    "the lower of two": [node("Min", ["a", "far"], ["s"]), node("Cast", ["s"], ["f"], to=1)],
+    "a comparison": [node("Less", ["far", "a"], ["s"]), node("Cast", ["s"], ["f"], to=1)],
+}
+
+
+def _both(between: Sequence[Any]) -> bytes:
+    """Returns a model in which "a" ends a slice, and nodes make a factor from it."""
+    nodes = [node("Slice", ["x", "zero", "a"], ["s0"]), node("Relu", ["s0"], ["y"]), *between,
+             node("Mul", ["x", "f"], ["z"])]  # fmt: skip
+    held = {"zero": whole(0), "one": whole(1), "far": whole(1 << 35)}
+    return model(nodes, {"x": X.shape, "a": (1,)}, {"y": None, "z": None}, held,
+                 kinds={"a": np.int64})  # fmt: skip
+
+
+def _assert_same_for_all(ours: Any, data: bytes, numbers: Sequence[int]) -> None:
+    theirs = cpu(data, optimize=False)
+    for number in numbers:
+        feed = {"x": X, "a": whole(number)}
+        for got, wanted in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            assert got.shape == wanted.shape
+            np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=f"a = {number}")
+
+
+@pytest.mark.parametrize("first", [2, 1 << 40, LARGE])
+@pytest.mark.parametrize("name", DATA)
+def test_integers_beyond_int32_that_are_data_too(name: str, first: int) -> None:
+    """Such a run is the host's, be it the first one or not."""
+    data = _both(DATA[name])
+    ours = _ours(data)
+    _assert_same_for_all(ours, data, (first, *BEYOND))
+    (partition,) = tflgpu_plugin.report(ours).partitions
+    assert partition.runs >= 5 and not partition.failures
+
+
+def test_integers_beyond_int32_of_a_compiled_model(tmp_path: Path) -> None:
+    data = _both(DATA["itself"])
+    path = tmp_path / "made.onnx"
+    (tmp_path / "model.onnx").write_bytes(data)
+    entries = {"ep__context_enable": "1", "ep__context_file_path": str(path)}
+    _ours(str(tmp_path / "model.onnx"), **entries)
+    _assert_same_for_all(_ours(str(path)), data, BEYOND)
+
+
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
+def test_integers_that_wrap_around_in_int32(op: str) -> None:
+    """The host wraps sums of int32 around, and so does a plan for values of any run."""
+    nodes = [node("Slice", ["x", "zero", "a", "zero"], ["s0"]),
+             node("Slice", ["s0", "zero", "b", "one"], ["s1"]), node("Relu", ["s1"], ["t"]),
+             node(op, ["a", "b"], ["end"]), node("Slice", ["t", "zero", "end", "two"], ["s2"]),
+             node("Relu", ["s2"], ["y"])]  # fmt: skip
+    held = {name: np.array([k], np.int32) for k, name in enumerate(("zero", "one", "two"))}
+    data = model(nodes, {"x": X.shape, "a": (1,), "b": (1,)}, {"y": None}, held,
+                 kinds=dict.fromkeys("ab", np.int32))  # fmt: skip
+    ours, theirs = _ours(data), cpu(data, optimize=False)
+    far = np.iinfo(np.int32).max
+    for a, b in ((1, 1), (2, 3), (3, -1), (2, 2), (far - 2, 1), (far - 2, 5), (far - 3, -9), (2, 2),
+                 (9 - far, 12), (1 << 20, 1 << 12), (far // 2, 4)):  # fmt: skip
+        feed = {"x": X, "a": np.array([a], np.int32), "b": np.array([b], np.int32)}
+        (got,), (wanted,) = ours.run(None, feed), theirs.run(None, feed)
+        assert got.shape == wanted.shape, (a, b)
+        np.testing.assert_array_equal(got, wanted)
+
+
 def test_numbers_are_restored() -> None:
     for array, dtype in (
         (np.array([[1.5, -np.inf]], np.float32), "f32"), (whole(-3, 7), "i64"),

@@ -104,15 +104,19 @@ static void keep_last(tgi_plans *plans, tgi_plan *from, tgi_plan *plan) {
   tgi_plan_release(before);
 }
 
-int32_t tgi_plan_number(const void *data, size_t element_bytes, size_t k) {
-  int32_t narrow;
-  int64_t wide;
-  const uint8_t *at = (const uint8_t *)data + k * element_bytes;
-  if (element_bytes == 1) return *at != 0;
-  if (element_bytes == sizeof narrow) return memcpy(&narrow, at, sizeof narrow), narrow;
-  memcpy(&wide, at, sizeof wide);
+static int32_t clamp(int64_t wide) {
   if (wide > INT32_MAX) return wide == INT64_MAX ? INT32_MAX : INT32_MAX - 1;
   return wide < INT32_MIN ? INT32_MIN : (int32_t)wide;
+}
+
+bool tgi_plan_number(const void *data, size_t element_bytes, size_t k, bool clamps, int32_t *to) {
+  int64_t wide;
+  const uint8_t *at = (const uint8_t *)data + k * element_bytes;
+  if (element_bytes == 1) return *to = *at != 0, true;
+  if (element_bytes == sizeof *to) return memcpy(to, at, sizeof *to), true;
+  memcpy(&wide, at, sizeof wide);
+  *to = clamp(wide);
+  return clamps || wide == *to;
 }
 
 tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count) {

@@ -47,9 +47,9 @@ struct tg_partition {
   atomic_ullong runs, host_runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
-/* Returns number k of a value that selects plans, from elements of 1, 4 or 8 bytes: an integer clamped to int32, or the bits of a
- * float. */
-int32_t tgi_plan_number(const void *data, size_t element_bytes, size_t k);
+/* Gets number k of a value that selects plans, from elements of 1, 4 or 8 bytes: an integer, or the bits of a float. Returns false
+ * for an integer beyond int32, unless the value `clamps` (see tg_ort_partition_spec). */
+bool tgi_plan_number(const void *data, size_t element_bytes, size_t k, bool clamps, int32_t *to);
 /* Returns the plan for these shapes, derived from the symbols of another if needed; retained. NULL: there is none. */
 tgi_plan *tgi_plan_find(tg_partition *partition, const int32_t *shapes, size_t count);
 void tgi_plan_release(tgi_plan *plan);

@@ -360,7 +360,9 @@ typedef struct tg_ort_partition_spec {
   int64_t number;
   const uint64_t *nodes; size_t node_count;
   const char *const *inputs; size_t input_count, port_count;
-  const char *const *values; size_t value_count;   /* inputs whose numbers select the plan, too: up to TG_MAX_NUMBERS each */
+  /* Inputs whose numbers select the plan, too: up to TG_MAX_NUMBERS each. With clamps 1, integers beyond int32 mean the same as the
+   * nearest ones in it; with 0, a run with such integers fails. */
+  const char *const *values; const uint8_t *clamps; size_t value_count;
   const char *const *outputs; size_t output_count, count_count;
   /* Inputs whose default was planned as a constant, and its bytes (copied): a run with other bytes fails. */
   const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes; size_t guard_count;
@@ -379,10 +381,8 @@ int tg_ort_claim(void *ep, const void *graph, void *support, tg_ort_partition *c
 /* A constant outside of a model's file; data and dims must stay valid as long as the partition is in use. kind: ONNX's number of
  * the type. */
 typedef struct tg_ort_constant {
-  const void *data;
-  uint64_t bytes;
-  const int64_t *dims; size_t rank;
-  int32_t kind;
+  const void *data; uint64_t bytes;
+  const int64_t *dims; size_t rank; int32_t kind;
 } tg_ort_constant;
 
 /* A model as an ONNX file. */

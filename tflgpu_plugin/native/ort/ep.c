@@ -43,6 +43,7 @@ static void copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *
   partition->inputs = tgi_copy_texts(memory, spec->inputs, spec->input_count);
   partition->outputs = tgi_copy_texts(memory, spec->outputs, spec->output_count);
   partition->values = tgi_copy_texts(memory, spec->values, spec->value_count);
+  partition->clamps = tgi_copy(memory, spec->clamps, spec->value_count, 1);
   copy_guards(partition, spec);
   make_habits(partition);
   if (spec->context) partition->context = tgi_copy(memory, spec->context, spec->context_bytes, 1);

@@ -40,6 +40,7 @@ struct tg_ort_partition {
   uint64_t *nodes;                 /* sorted */
   size_t node_count;
   char **inputs, **outputs, **guards, **values;
+  uint8_t *clamps;                 /* for each of `values` */
   void **guard_data;               /* the bytes that the guarded inputs must have */
   uint64_t *guard_bytes;
   size_t guard_count;

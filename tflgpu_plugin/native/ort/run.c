@@ -86,7 +86,12 @@ static int read_value(call *c, size_t i) {
   if (!known || count > TG_MAX_NUMBERS) return tgi_fail(c->err, "Input \"%s\" has too many numbers to plan for.", name);
   size_t each = kind == TGO_BOOL ? 1 : kind == TGO_I64 ? 8 : 4;
   int failed = append(c, name, (int64_t)count);
-  for (size_t k = 0; !failed && k < count; k++) failed = append(c, name, tgi_plan_number(data, each, k));
+  for (size_t k = 0; !failed && k < count; k++) {
+    int32_t number;
+    if (!tgi_plan_number(data, each, k, c->partition->clamps[i], &number))
+      return tgi_fail(c->err, "Input \"%s\" has an integer beyond int32, in which the GPU computes.", name);
+    failed = append(c, name, number);
+  }
   return failed;
 }
 

@@ -35,7 +35,9 @@ static int add_value(key *to, const tgl_tensor *value, tg_error *err) {
     return tgi_fail(err, "Input tensor \"%s\" has no numbers to plan for.", value->name ? value->name : "");
   to->list[to->count++] = (int32_t)count;
   for (size_t k = 0; k < count; k++)
-    to->list[to->count++] = tgi_plan_number(value->data, tgi_element_bytes(value->type), k);
+    if (!tgi_plan_number(value->data, tgi_element_bytes(value->type), k, false, &to->list[to->count++]))
+      return tgi_fail(err, "Input tensor \"%s\" has an integer beyond int32, in which the GPU computes.",
+                      value->name ? value->name : "");
   return 0;
 }
 
