@@ -165,3 +165,31 @@ def test_dense_layers_without_a_bias(host_name: str, book: Book) -> None:
             "FULLY_CONNECTED needs a bias of int64 for int16, whose sums have 64 bits.",
         )
     pytest.skip("tflite_runtime keeps these layers")
+
+
+# ---- averages ------------------------------------------------------------------------------------
+
+WINDOWS = ((25, 5), (1, 127), (8, 8), (3, 3), (11, 11))
+
+
+def averages(op: str, window: tuple[int, int], number: int) -> tuple[Case, list[Array]]:
+    """Returns windows of numbers on one side of zero: near the largest, or near ties."""
+    chance, (high, wide) = np.random.default_rng(number), window
+    feed = chance.integers(2**15 - 1 - 9**number, 2**15, (32, high, wide, 5)).astype(np.int16)
+    feed[::2] = ~feed[::2]
+    given = Input(feed.shape, SHORT, quantization=held(7e-5))
+    options: dict[str, Any] = {"padding": "VALID", "strideW": 1, "strideH": 1}
+    options |= {"filterWidth": wide, "filterHeight": high, "fusedActivationFunction": "NONE"}
+    if op == "MEAN":
+        axes = Input((2,), "i32", np.array([1, 2], np.int32))
+        made = held(7e-5 * (1 + number / 7))
+        return Case(f"{window}", op, 2, (given, axes), "ReducerOptions", {"keepDims": True},
+                    output_type=SHORT, output_quantization=made), [feed]  # fmt: skip
+    return Case(f"{window}", op, 3, (given,), "Pool2DOptions", options, output_type=SHORT,
+                output_quantization=held(7e-5)), [feed]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["AVERAGE_POOL_2D", "MEAN"])
+def test_averages(op: str, host_name: str, book: Book) -> None:
+    made = (averages(op, window, number) for window in WINDOWS for number in range(1, 5))
+    judged(op, made, host_name, book)

@@ -36,6 +36,7 @@ from tflgpu_plugin.ops.window import Span
 NORM = Reduction(
     ZERO, SUM, "pow_exact(a, vec4f(1.0 / p.order))", "pow_exact(abs(v), vec4f(p.order))"
 )
+MOST_SHORT = 127  # times the largest int16; two roundings of float32 then err by less than a half
 ONE = Span(1, 1, 1, 1, 0, 1)  # stands for an absent axis
 
 
@@ -206,6 +207,15 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
     return (rounding.WEIGHTS if 4 * max(counts) <= rounding.WEIGHTS else 1.0,)
 
 
+def _refuse_short(graph: Graph, node: Node) -> Refusal | None:
+    """Refuses averages of int16 over so many pixels that float32 cannot tell all ties apart."""
+    counts = [prod(lengths) for lengths in product(*map(_lengths, _spans(graph, node)))]
+    if lcm(*counts) <= MOST_SHORT:
+        return None
+    said = f"In int16, windows whose sizes divide up to {MOST_SHORT} are supported."
+    return Refusal("quantization.unsupported", said)
+
+
 def _lengths(span: Span) -> set[int]:
     starts = (k * span.stride - span.before for k in range(span.positions))
     return {min(s + span.kernel, span.extent) - max(s, 0) for s in starts}
@@ -219,7 +229,7 @@ ATTRIBUTES = {
 OPS = (
     Op("average_pool_2d", refuse, shapes, FORMS, "reduction", work=_work, kind="window", fuses=True,
        accumulates=False, errors=AVERAGED, same_quantization=True, averages=_averages,
-       rounding=Rounding(_parts, stored=True)),
+       rounding=Rounding(_parts, stored=True), short=_refuse_short),
     Op("max_pool_2d", refuse, shapes, FORMS, "exact", work=_work, kind="window", fuses=True,
        keeps="first", errors=MOVED),
     Op("root_mean_square_pool_2d", refuse, shapes, lower_decomposed, "reduction", work=_work,

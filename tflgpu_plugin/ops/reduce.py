@@ -159,6 +159,15 @@ MEANINGS: Mapping[str, Numpy] = {
 }  # fmt: skip
 
 
+def refuse_short_mean(graph: Graph, node: Node) -> Refusal | None:
+    """Refuses means of int16 whose sums may exceed int32, in which hosts compute them."""
+    shape = graph.shape(node.operand())
+    if prod(shape[axis] for axis in reduced_axes(graph, node)) < 1 << 16:
+        return None
+    said = "Means of 65,536 numbers of int16 or more are not supported."
+    return Refusal("quantization.unsupported", said)
+
+
 def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in WHOLE:
         # The maximum of bools is true if any of them is.
@@ -175,8 +184,8 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
 ATTRIBUTES = "keep_dims! saturates unchecked"
 OPS = (
     # Errors of either sign average out, also in a sum, which is n times the mean.
-    replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages),
-            refuse=refuse_mean, types=("f32", "i32")),
+    replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages,
+                 short=refuse_short_mean), refuse=refuse_mean, types=("f32", "i32")),
     _row("reduce_sum", errors=AVERAGED),
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),

@@ -149,7 +149,7 @@ def lower(low: Lowering, node: Node) -> None:
 
 
 OPS = (
-    Op("wide_total", refuse, shapes, lower, "exact", types=("f32", "i32"), kind="elementwise",
-       operands="x*"),
+    Op("wide_total", refuse, shapes, lower, "exact", types=("f32", "i32"), kind="reduction",
+       accumulates=False, operands="x*"),
     row("digit"),
 )  # fmt: skip

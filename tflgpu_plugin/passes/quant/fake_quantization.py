@@ -64,8 +64,9 @@ class _Simulation:
                 epilogue = epilogue[:-1]
             levels = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, epilogue=epilogue)
-            if (parts := wide_sums.split(self.e, self.graph, plain, levels)) is not None:
-                return parts
+            for rewrite in (wide_sums.split, wide_sums.reduced):
+                if (parts := rewrite(self.e, self.graph, plain, levels)) is not None:
+                    return parts
             if not epilogue and (found := self._looked_up(plain, levels)) is not None:
                 return [found]
             layer = self._layer(plain, levels) if ops.weights(node) else self._mean(plain, levels)

@@ -79,15 +79,20 @@ def factor_rows(factor: float, count: int, channels: int) -> Array:
     return np.repeat(np.array([[0.0], [0.0], [factor / count]], np.float32), channels, 1)
 
 
-def mean_rows(factor: float, count: int, channels: int) -> Array:
-    """Returns the rows of `requantized` for means. The fraction is divided by the count after a
-    shift that keeps its bits, as in `QuantizedMeanOrSum` of
+def mean_factor(factor: float, count: int) -> tuple[int, int]:
+    """Returns fraction and exponent of a mean's factor. The fraction is divided by the count after
+    a shift that keeps its bits, as in `QuantizedMeanOrSum` of
     tensorflow/lite/kernels/internal/reference/reduce.h."""
     fractions, shifts = fixed_point(np.array([factor]))
     fraction, shift = int(fractions[0]), int(shifts[0])
     more = min(count.bit_length() - 1, -LEAST_SHIFT + shift)
-    fraction = (fraction << more) // count
-    rows = fixed_rows(*(np.array([n], np.float64) for n in (0, fraction, shift - more)))
+    return (fraction << more) // count, shift - more
+
+
+def mean_rows(factor: float, count: int, channels: int) -> Array:
+    """Returns the rows of `requantized` for means."""
+    fraction, shift = mean_factor(factor, count)
+    rows = fixed_rows(*(np.array([n], np.float64) for n in (0, fraction, shift)))
     return np.repeat(rows, channels, 1)
 
 

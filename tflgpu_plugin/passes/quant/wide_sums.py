@@ -5,12 +5,24 @@ up the sums (`ops.wide_total`)."""
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Levels, Node, Tensor, quantization, short
+from tflgpu_plugin.ir import (
+    FACTOR_UNIT,
+    Array,
+    EpilogueOp,
+    Graph,
+    Levels,
+    Node,
+    Tensor,
+    quantization,
+    short,
+)
 from tflgpu_plugin.ops import wide_total
+from tflgpu_plugin.ops.reduce_forms import reduced_axes
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -46,6 +58,47 @@ def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] |
     made.append(replace(node, op="wide_total", inputs=(rows, *sums), attributes=attributes,
                         epilogue=()))  # fmt: skip
     return made
+
+
+def reduced(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
+    """Returns the nodes of a mean or an average pooling of int16, None for other nodes: the mean
+    sums in int32, as in hosts, the pooling integers in float32."""
+    made = {"mean": _mean, "average_pool_2d": _average}.get(node.op)
+    if made is None or node.epilogue or not short(e.tensors[node.operand()]):
+        return None
+    scale, _ = quantization.parameters(e.tensors[node.operand()])
+    numbers = e.add(_real(e, node.operand()))
+    whole = (scale, 0.0, float(wide_total.SIZE), 1.0)
+    first = e.node("digit", (node.operand(),), (numbers,), [node], numbers=whole)
+    return [first, *made(e, graph, node, levels, numbers)]
+
+
+def _mean(e: Rewriter, graph: Graph, node: Node, levels: Levels, numbers: int) -> list[Node]:
+    scale, _ = quantization.parameters(e.tensors[node.operand()])
+    axes = reduced_axes(graph, node)
+    count = prod(graph.shape(node.operand())[axis] for axis in axes)
+    fraction, shift = requantize.mean_factor(scale / levels.scale, count)
+    given, total = (
+        e.add(replace(_real(e, tensor), dtype="i32")) for tensor in (numbers, node.outputs[0])
+    )
+    factor = (1.0, *map(float, divmod(fraction, FACTOR_UNIT)), float(shift), levels.scale)
+    limits = EpilogueOp("clip", None, (levels.least * levels.scale, levels.most * levels.scale))
+    rescaled = replace(node, op="times_factor", inputs=(total,), attributes={"numbers": factor},
+                       epilogue=(limits,))  # fmt: skip
+    return [
+        e.node("cast", (numbers,), (given,), [node]),
+        e.node("reduce_sum", (given, *node.inputs[1:]), (total,), [node], **node.attributes),
+        rescaled,
+    ]
+
+
+def _average(e: Rewriter, graph: Graph, node: Node, levels: Levels, numbers: int) -> list[Node]:
+    rounding = ops.rows()[node.op].rounding
+    assert rounding is not None
+    (parts,) = rounding.parts(graph, node)
+    steps = EpilogueOp("fake_quant", None, (1.0, levels.least, levels.most, parts, 0.0))
+    unit = EpilogueOp("mul", None, (levels.scale,))
+    return [replace(node, inputs=(numbers,), epilogue=(steps, unit))]
 
 
 def _bias(e: Rewriter, node: Node) -> Array | None:
