@@ -52,7 +52,8 @@ def _for_features(e: Builder, given: Array) -> bool:
 
 @asks("attribute.invalid")
 def scaled(e: Builder) -> bool:
-    """One scale and one offset, or with an input of rank 1 or 2 one of each for every feature."""
+    """Requires one scale and one offset, or with an input of rank 1 or 2 one of each for every
+    feature."""
     scale, offset = floats(e, "scale"), floats(e, "offset")
     return len(scale) == len(offset) and _for_features(e, scale)
 
@@ -76,8 +77,8 @@ def _imputed(e: Builder) -> Array:
 
 @asks("attribute.invalid")
 def imputed(e: Builder) -> bool:
-    """Values of the input's type that replace others; integers within int32. With an input of rank
-    3 or more, not as many values as axis 1 is long."""
+    """Requires values of the input's type that replace others; integers within int32. With an input
+    of rank 3 or more, not as many values as axis 1 is long."""
     given, rank = _imputed(e), e.rank()
     both = len(floats(e, "imputed_value_floats")) and len(whole(e, "imputed_value_int64s"))
     named = "replaced_value_float" if e.dtype() == "f32" else "replaced_value_int64"
@@ -148,8 +149,8 @@ def _numbers(e: Builder, x: int) -> int:
 
 @asks("attribute.invalid")
 def categories(e: Builder) -> bool:
-    """Distinct categories (cats_int64s) within int32, an input of rank 2 at most, and, where zeros
-    is 0, at most 1,024 categories."""
+    """Requires distinct categories (cats_int64s) within int32, an input of rank 2 at most, and,
+    where zeros is 0, at most 1,024 categories."""
     given = whole(e, "cats_int64s")
     few = len(given) <= MOST_CATEGORIES or e.integer("zeros", 1) != 0
     distinct = 0 < len(given) == len({*given.tolist()})
@@ -194,8 +195,9 @@ def _default(e: Builder, dtype: str) -> Any:
 
 @asks("attribute.invalid")
 def encoded(e: Builder) -> bool:
-    """Keys of the input's type and as many values, both of float32 or int64; integers within int32;
-    an input of rank 7 at most; at most 16,777,216 comparisons (elements times keys)."""
+    """Requires keys of the input's type and as many values, both of float32 or int64; integers
+    within int32; an input of rank 7 at most; at most 16,777,216 comparisons (elements times
+    keys)."""
     (kind, keys), (made, values) = _listed(e, "keys"), _listed(e, "values")
     if not made or kind != e.dtype() or not 0 < len(keys) == len(values) or e.rank() > 7:
         return False
@@ -244,7 +246,8 @@ def _rows(shape: Any) -> tuple[int, int]:
 
 @asks("shape.mismatch")
 def joined(e: Builder) -> bool:
-    """A number of features for each input (inputdimensions), and inputs with as many rows."""
+    """Requires a number of features for each input (inputdimensions), and inputs with as many
+    rows."""
     shapes = [e.shape(e.x(k)) for k in range(len(e.inputs))]
     sizes = e.integers("inputdimensions") or ()
     if len(sizes) != len(shapes) or any(not shape for shape in shapes) or min(sizes) < 1:

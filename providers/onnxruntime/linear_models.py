@@ -16,7 +16,7 @@ DEFAULT = np.asarray([0, 1])  # labels of two classes
 
 @asks("attribute.invalid")
 def fitting(e: Builder) -> bool:
-    """A coefficient for each target and feature."""
+    """Requires a coefficient for each target and feature."""
     count = e.integer("targets", 1)
     return count > 0 and len(floats(e, "coefficients")) == count * e.shape()[-1]
 
@@ -43,8 +43,8 @@ def _is_pair(e: Builder) -> bool:
 
 @asks("attribute.invalid")
 def classes(e: Builder) -> bool:
-    """An intercept for each class, a coefficient for each class and feature, and a label for each
-    class; for one class, no PROBIT and no LOGISTIC with two labels."""
+    """Requires an intercept for each class, a coefficient for each class and feature, and a label
+    for each class; for one class, no PROBIT and no LOGISTIC with two labels."""
     count, labels = len(floats(e, "intercepts")), whole(e, "classlabels_ints")
     if not count or len(floats(e, "coefficients")) != count * e.shape()[-1]:
         return False

@@ -41,7 +41,7 @@ def _pairs(e: Builder) -> list[tuple[int, int]]:
 
 @asks("attribute.invalid")
 def regressing(e: Builder) -> bool:
-    """Support vectors of the input's features, a coefficient for each, and rho; or as many
+    """Requires support vectors of the input's features, a coefficient for each, and rho; or as many
     coefficients as features."""
     coefficients, count, features = floats(e, "coefficients"), _vectors(e), e.shape()[-1]
     if not _is_plain(e) or not len(floats(e, "rho")) or count < 0:
@@ -52,9 +52,9 @@ def regressing(e: Builder) -> bool:
 
 @asks("attribute.invalid")
 def classifying(e: Builder) -> bool:
-    """Support vectors of the input's features, coefficients and rho for each pair of classes; or a
-    coefficient for each class and feature, and rho. For two classes, no PROBIT, and no LOGISTIC of
-    support vectors."""
+    """Requires support vectors of the input's features, coefficients and rho for each pair of
+    classes; or a coefficient for each class and feature, and rho. For two classes, no PROBIT, and
+    no LOGISTIC of support vectors."""
     count, features, classes = _vectors(e), e.shape()[-1], len(_labels(e))
     given, rho = len(floats(e, "coefficients")), len(floats(e, "rho"))
     if not _is_plain(e) or not rho or classes < 2:
@@ -70,7 +70,7 @@ def classifying(e: Builder) -> bool:
 
 @asks("attribute.unsupported")
 def decided(e: Builder) -> bool:
-    """No probabilities (prob_a), which the host computes by iteration."""
+    """Requires no probabilities (prob_a), which the host computes by iteration."""
     return not len(floats(e, "prob_a"))
 
 

@@ -78,8 +78,8 @@ def _base(e: Builder) -> Array:
 
 @asks("attribute.invalid")
 def whole_trees(e: Builder) -> bool:
-    """Trees whose nodes are listed one tree after the other, without NaN, and whose leaves each
-    have one number for a class or more; an aggregate_function and a post_transform of the
+    """Requires trees whose nodes are listed one tree after the other, without NaN, and whose leaves
+    each have one number for a class or more; an aggregate_function and a post_transform of the
     standard."""
     try:
         forest, base = _forest(e), _base(e)
@@ -93,9 +93,9 @@ def whole_trees(e: Builder) -> bool:
 
 @asks("attribute.unsupported")
 def covered(e: Builder) -> bool:
-    """Leaves with which every run gives numbers to the same classes, where the host tells classes
-    without numbers from those of 0; at most as many base values as classes. For two classes of
-    which only the first has numbers, no PROBIT, and no LOGISTIC of numbers of at least 0."""
+    """Requires leaves with which every run gives numbers to the same classes, where the host tells
+    classes without numbers from those of 0; at most as many base values as classes. For two classes
+    of which only the first has numbers, no PROBIT, and no LOGISTIC of numbers of at least 0."""
     forest, base = _forest(e), len(_base(e))
     always, ever = forest.scored
     same, classes = always == ever, forest.classes

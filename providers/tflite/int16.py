@@ -1,5 +1,5 @@
-"""The operators whose kernels in the hosts take quantized int16 ("16x8": with weights of int8), and
-whose ops here compute exactly their numbers."""
+"""The operators whose kernels in the hosts support quantized int16 ("16x8": with weights of int8),
+and whose ops here compute exactly the same numbers."""
 
 from __future__ import annotations
 

@@ -96,22 +96,22 @@ def translated(given: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def made(given: Mapping[str, str], number: int) -> None:
-    """Notes for the calling thread that a delegate was made for the model that it makes."""
+    """Records for the calling thread that a delegate was made for the model that it creates."""
     present = _made.get()
     if FOLDER in given and present is not None:
         present[0].append(number)
 
 
 def failed(given: Mapping[str, str], reason: str) -> None:
-    """Notes for the calling thread why no delegate could be made."""
+    """Records for the calling thread why no delegate could be made."""
     present = _made.get()
     if FOLDER in given and present is not None:
         present[1].append(reason)
 
 
 def watch(host: Any) -> None:
-    """Has CompiledModel's functions that make models note their delegates, for `report`, and work
-    for one thread at a time."""
+    """Wraps the functions of CompiledModel that make models: they record the delegates of the model
+    for `report`, and serve one thread at a time."""
     for name in MAKERS:
         original = vars(host.CompiledModel)[name].__func__
         if not hasattr(original, "tflgpu_watches"):
@@ -166,6 +166,6 @@ def report(model: Any) -> Report | None:
 
 
 def share(target: Any, model: Any) -> None:
-    """Has `report` answer for another object as for this model."""
+    """Makes `report` return the report of this model for another object, too."""
     if (number := _numbers.get(model)) is not None:
         _numbers[target] = number

@@ -209,7 +209,8 @@ def _reached(launches: Sequence[Launch], partition: Partition, plan: Plan) -> It
 
 
 def _with_limits(launches: Iterable[Launch], request: Request) -> Iterator[Launch]:
-    """Yields the launches with the larger of the parts of both limits."""
+    """Yields the launches, each with the larger of the two parts of the adapter's limits that it
+    reaches."""
     for one in launches:
         parts = [
             reached / limit

@@ -135,7 +135,7 @@ def print_json(value: Any) -> None:
 
 
 def megabytes(size: int) -> str:
-    """Returns a number of bytes for a reader."""
+    """Returns a number of bytes as text, in megabytes."""
     return f"{size / 1e6:.1f} MB" if size >= 1e5 or not size else f"{size / 1e3:.1f} kB"
 
 

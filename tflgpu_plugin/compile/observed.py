@@ -87,10 +87,10 @@ class _Observing(Assembly):
         return sorted(found, key=lambda one: (one.launch, one.stored))
 
     def _anew(self) -> dict[int, tuple[int, tuple[int, ...]]]:
-        """Returns, for tensors that passes have made, the tensor of the partition's graph that they
-        stand for, with the order of its axes. That is the result of the last node that they were
-        made from and whose type it has, itself or with the channels last, whichever has their
-        shape."""
+        """Returns, for each tensor that passes have created, the tensor of the partition's graph
+        that it replaces, with the order of its axes. That is the result of the last of the nodes
+        that it was made from and that have its type; its axes are in the same order or have the
+        channels last, whichever gives its shape."""
         results = {n.id: n.outputs[0] for n in self.whole.nodes if len(n.outputs) == 1}
         order = {node.id: place for place, node in enumerate(self.whole.nodes)}
         hosts: dict[int, int] = {}

@@ -35,7 +35,7 @@ class Tensors:
 
     @cached_property
     def graph(self) -> Graph:
-        """Returns a graph that shows the tensors to the ops' functions."""
+        """Returns a graph of these tensors without nodes, as the ops' functions take it."""
         return Graph.over(self.table)
 
     def add(self, tensor: Tensor, number: int | None = None) -> int:

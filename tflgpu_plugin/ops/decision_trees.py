@@ -26,7 +26,7 @@ STARTS = {"sum": 0.0, "minimum": float("inf"), "maximum": -float("inf")}
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Rows of float32, and constant trees whose nodes and leaves exist."""
+    """Requires rows of float32, and constant trees whose nodes and leaves exist."""
     x = graph.shape(node.operand())
     constants = [graph.constant(t) for t in node.inputs[1:]]
     if any(data is None for data in constants):

@@ -85,7 +85,7 @@ def _product(graph: Graph, node: Node, levels: Levels) -> Node | None:
 
 
 def refuse_sum(graph: Graph, node: Node) -> Refusal | None:
-    """Sums in int16 whose scales hosts can compute with."""
+    """Refuses sums in int16 whose scales hosts cannot compute with."""
     exponents = exponents_of(graph, node)
     if exponents:
         shapes = [graph.shape(node.operand(k)) for k in (0, 1)]

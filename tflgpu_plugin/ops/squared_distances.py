@@ -9,7 +9,7 @@ from tflgpu_plugin.ops.table import Op, unplanned
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Two matrices with rows of one length."""
+    """Requires two matrices with rows of one length."""
     return unplanned("A table of distances", shapes, graph, node)
 
 
