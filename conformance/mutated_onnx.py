@@ -2,7 +2,8 @@
 seeds [FIRST, END), damages one place in each, and runs them on the CPU provider and on ours.
 
 Before each run it prints "SEED cpu" or "SEED gpu", so that its caller knows which run crashed. Exit
-status 1 when one of them refuses what the other one runs, or when their results differ."""
+status 1 when one of them refuses what the other one runs, or when their results differ. (Results
+that the CPU provider itself leaves unwritten, for shapes that do not fit, may differ, too.)"""
 
 from __future__ import annotations
 

@@ -233,6 +233,13 @@ ORDERED = needs(
 )
 
 
+FLAT = needs(
+    "shape.mismatch",
+    "Shapes, axes, starts, ends and steps in vectors.",
+    lambda e: all(len(e.shape(e.x(k))) == 1 for k in e.row.deciding if e.has(k)),
+)
+
+
 @asks("attribute.invalid")
 def edged(e: Builder) -> bool:
     """Requires starts, ends, axes and steps of equal length, each axis once, and no step of 0."""

@@ -171,8 +171,7 @@ def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
     """Returns (extents of a transposed convolution's result, pads). Pads are the (start, end) that
     are cropped from each axis of the full result, which includes output_padding."""
     window, spatial = _window(e), e.of("value")[2:]
-    added = e.integers("output_padding") or (0,) * len(spatial)
-    sizes = zip(spatial, window.strides, window.reach, added, strict=True)
+    sizes = zip(spatial, window.strides, window.reach, _added(e), strict=True)
     full = [(extent - 1) * stride + reach + more for extent, stride, reach, more in sizes]
     auto, wanted = e.text("auto_pad", "NOTSET"), e.integers("output_shape")
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -183,6 +182,16 @@ def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
     wanted = wanted[-len(spatial) :]
     totals = [f - n for f, n in zip(full, wanted, strict=True)]
     return wanted, tuple(_halves(max(total, 0), auto == "SAME_UPPER") for total in totals)
+
+
+def _added(e: Builder) -> tuple[int, ...]:
+    return e.integers("output_padding") or (0,) * (e.rank() - 2)
+
+
+def _steps(e: Builder) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Returns strides and dilations."""
+    ones = (1,) * (e.rank() - 2)
+    return e.integers("strides") or ones, e.integers("dilations") or ones
 
 
 def deform_conv(e: Builder) -> int:
@@ -339,6 +348,11 @@ CONV_TRANSPOSE = (
         "shape.window_too_large",
         "Padding that does not remove the entire result.",
         lambda e: min(transposed(e)[0]) > 0,
+    ),
+    needs(
+        "attribute.invalid",
+        "Output padding below the larger of stride and dilation.",
+        lambda e: all(more < max(pair) for more, *pair in zip(_added(e), *_steps(e), strict=True)),
     ),
 )
 DEFORM_CONV = (

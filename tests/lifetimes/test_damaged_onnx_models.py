@@ -35,3 +35,13 @@ def test_the_damage_is_the_same_every_time() -> None:
     from conformance import mutated_onnx
 
     assert mutated_onnx.model(7)[:2] == mutated_onnx.model(7)[:2]
+
+
+# Ends, axes and a shape that are no vectors, and output_padding that is not below the stride.
+@pytest.mark.parametrize("seed", [135, 162, 187, 276, 348])
+def test_what_the_cpu_provider_refuses_is_refused(seed: int) -> None:
+    from conformance import mutated_onnx
+
+    _, data, feed = mutated_onnx.model(seed)
+    alone, ours = (mutated_onnx.outcome(data, feed, gpu)[0] for gpu in (False, True))
+    assert alone and ours
