@@ -25,8 +25,8 @@ from tflgpu_plugin.runtime.program import (
 
 __all__ = ["instance"]
 pytestmark = pytest.mark.adapter
-SHAPE = (1, 3, 35)
-COUNT, BYTES = 105, 420
+SHAPE = (1, 3, 36)  # whole vectors
+COUNT, BYTES = 108, 432
 TENSOR = STORAGE | COPY_SRC | COPY_DST
 
 

@@ -47,3 +47,13 @@ def test_sizes_of_resize_that_follow_from_the_shape() -> None:
     ]
     data = model(nodes, {"x": ("a", "b", "c", "d")}, {"y": None}, {"times": np.array([1, 1, 1, 2])})
     run_all(data, [(1, 3, 2, 3), (2, 4, 3, 2), (3, 2, 2, 3), (4, 5, 3, 3), (5, 5, 3, 3)])
+
+
+def test_nothing_is_left_of_a_longer_row() -> None:
+    """Kernels read the last elements of a row as a vector. What follows them in it is not what an
+    earlier run had there."""
+    data = model([node("Pad", ["x", "pads"], ["y"])], {"x": [1, "m"]}, {"y": [2, "l"]},
+                 {"pads": np.array([1, 0, 0, 2], np.int64)})  # fmt: skip
+    ours, theirs = session(data), cpu(data)
+    for length in (7, 6, 3, 5, 2, 9, 11, 1):
+        compare(ours, theirs, {"x": values(1, length)})

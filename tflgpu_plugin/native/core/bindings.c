@@ -54,14 +54,15 @@ static bool is_at_another_port(const tgi_run *r, const tg_buffer *buffer, size_t
   return false;
 }
 
-/* Returns whether kernels may access the tensor at a port where it is. They access whole vectors. Nothing that they read may be
- * written before: an output that is an input, too, is copied after all dispatches, and so is one that goes to the host. */
+/* Returns whether kernels may access the tensor at a port where it is. They access whole vectors; nothing may follow an input in
+ * its last vector, where they rely on zeros. Nothing that they read may be written before: an output that is an input, too, is copied after all dispatches, and so is one that goes to the host. */
 static bool may_bind(const tgi_run *r, size_t port) {
   uint64_t bytes = r->replay->inputs[port].bytes, offset = port_at(r, port)->offset;
   const tg_buffer *buffer = port_at(r, port)->device;
   if (!buffer || !bytes || offset % ALIGNMENT || !(buffer->usage & WGPUBufferUsage_Storage)) return false;
   if (offset + whole_vectors(bytes) > whole_vectors(buffer->bytes)) return false;
   if (is_own(r->replay, buffer)) return false;
+  if (port < r->replay->input_count && bytes % TGI_VECTOR_BYTES) return false;
   return port < r->replay->input_count || (!port_at(r, port)->host && !is_at_another_port(r, buffer, port));
 }
 

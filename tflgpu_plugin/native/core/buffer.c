@@ -127,12 +127,12 @@ void tg_buffer_release(tg_buffer *buffer) {
 }
 
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes) {
-  uint64_t aligned = bytes / 4 * 4;
+  uint64_t aligned = bytes / TGI_VECTOR_BYTES * TGI_VECTOR_BYTES;
   if (aligned) W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, 0, data, aligned);
   if (aligned < bytes) {
-    uint8_t tail[4] = {0};
+    uint8_t tail[TGI_VECTOR_BYTES] = {0};
     memcpy(tail, (const uint8_t *)data + aligned, bytes - aligned);
-    W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, aligned, tail, 4);
+    W(QueueWriteBuffer)(buffer->device->queue, buffer->wgpu, aligned, tail, sizeof tail);
   }
   buffer->device->unflushed += bytes;
 }

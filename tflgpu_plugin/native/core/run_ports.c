@@ -55,6 +55,13 @@ void tgi_ports_take_back(tg_replay *replay) {
   }
 }
 
+/* Returns the bytes of an input and of the padding after it: kernels read its last elements as a vector, whose other lanes must be
+ * 0, whatever tensor was there before. */
+static uint64_t padded_bytes(const tgi_slot *slot) {
+  uint64_t whole = tgi_round_up(slot->bytes, TGI_VECTOR_BYTES), room = tgi_round_up(slot->buffer->bytes, 4);
+  return whole < room ? whole : room;
+}
+
 /* Writes inputs to memory that the last run left mapped. It is unmapped later, with the device's lock held. */
 void tgi_ports_write_mapped(tgi_run *r) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
@@ -63,7 +70,7 @@ void tgi_ports_write_mapped(tgi_run *r) {
     slot->written = slot->mapped && slot->bytes && !r->inputs[i].device;
     if (!slot->written) continue;
     memcpy(slot->mapped, r->inputs[i].host, slot->bytes);
-    memset(slot->mapped + slot->bytes, 0, tgi_round_up(slot->bytes, 4) - slot->bytes);
+    memset(slot->mapped + slot->bytes, 0, padded_bytes(slot) - slot->bytes);
   }
 }
 
@@ -90,12 +97,19 @@ static void copy(WGPUCommandEncoder encoder, const tg_buffer *from, uint64_t fro
     W(CommandEncoderCopyBufferToBuffer)(encoder, from->wgpu, from_offset, to->wgpu, to_offset, tgi_round_up(bytes, 4));
 }
 
+/* Copies a tensor on the device to an input, and zeros to its padding. */
+static void copy_tensor(WGPUCommandEncoder encoder, const tg_port *from, const tgi_slot *to) {
+  uint64_t end = tgi_round_up(to->bytes, 4), padded = padded_bytes(to);
+  copy(encoder, from->device, from->offset, to->buffer, 0, to->bytes);
+  if (end < padded) W(CommandEncoderClearBuffer)(encoder, to->buffer->wgpu, end, padded - end);
+}
+
 void tgi_ports_encode_inputs(const tgi_run *r, bool staged, WGPUCommandEncoder encoder) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     const tgi_slot *slot = &r->replay->inputs[i];
     if (tgi_is_bound(r, i)) continue;
-    if (r->inputs[i].device) copy(encoder, r->inputs[i].device, r->inputs[i].offset, slot->buffer, 0, slot->bytes);
-    else if (staged && is_staged(slot)) copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, slot->bytes);
+    if (r->inputs[i].device) copy_tensor(encoder, &r->inputs[i], slot);
+    else if (staged && is_staged(slot)) copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, padded_bytes(slot));
   }
 }
 
