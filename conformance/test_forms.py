@@ -17,7 +17,7 @@ from conformance.cases import Case
 from conformance.models import tflite as models
 from conformance.node_cases import NodeCase
 from tflgpu_plugin import ops
-from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.compile import compiler, launches
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Graph, Target, quirks
 from tflgpu_plugin.ir.quirks import Quirk
@@ -110,7 +110,7 @@ def test_without_any_of_its_forms_a_node_stays_on_the_cpu(op: str) -> None:
     row = ops.rows()[op]
     case = next(case for case in cases_of(row.family) if graph_of(case).nodes[0].op == op)
     with pytest.raises(Unsupported) as refused:
-        compiler.lower(graph_of(case), Target(without=frozenset(row.forms)))
+        launches.lower(graph_of(case), Target(without=frozenset(row.forms)))
     assert refused.value.sentence.code == "option.without"
     assert f"{op} has no form left:" in refused.value.sentence
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from tflgpu_plugin.compile.template import Values
-from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace, chooses
+from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace
 from tflgpu_plugin.ir.polynomial import Guard, least, most
 from tflgpu_plugin.ir.symbolic import (
     Word,

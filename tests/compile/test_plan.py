@@ -73,7 +73,7 @@ def test_equal_plans_are_those_of_equal_parts_but_for_values() -> None:
 
 def symbols(**changed: Any) -> Symbols:
     tables = {"places": [(1, 0)], "constants": [7], "formulas": [(0, 0, 1)], "guards": [(0, 1)],
-              "words": [(16, 2, 1)], "groups": [(0, 2, 2)], "sizes": [(1, 2)],
+              "words": [(16, 2, 1)], "groups": [(0, 2, 2, 1)], "sizes": [(1, 2)],
               "extents": [(1, 2)]}  # fmt: skip
     return Symbols(1, **{name: np.array(table) for name, table in {**tables, **changed}.items()})
 

@@ -61,7 +61,7 @@ def follows(plan: Plan, values: list[int]) -> tuple[bytes, list[tuple[int, ...]]
     for at, register, kind in symbols.words.tolist():
         uniforms[at : at + 4] = np.array(found[register], KINDS[WORDS[kind]]).tobytes()
     groups = [list(made.groups) for made in plan.dispatches]
-    for dispatch, axis, register in symbols.groups.tolist():
+    for dispatch, axis, register, _ in symbols.groups.tolist():
         groups[dispatch][axis] = found[register]
     sizes = [port.bytes for port in (*plan.inputs, *plan.outputs)]
     for port, register in symbols.sizes.tolist():

@@ -72,9 +72,9 @@ REFUSED: dict[str, CHECKED] = {
     "a word far behind": ("Word 1 of .* is not a word", more("words", (1 << 32) - 4, 0, 0)),
     "no type": ("Word 1 of .* has no type", more("words", 8, 0, 3)),
     "a word of none": (f"Word 1 of .* {REGISTER}", more("words", 8, REGISTERS, 0)),
-    "no dispatch": ("Group 1 of .* is not an axis of a dispatch", more("groups", 2, 0, 0)),
-    "no axis": ("Group 1 of .* is not an axis of a dispatch", more("groups", 0, 3, 0)),
-    "a group of none": (f"Group 1 of .* {REGISTER}", more("groups", 0, 0, REGISTERS)),
+    "no dispatch": ("Group 1 of .* is not an axis of a dispatch", more("groups", 2, 0, 0, 1)),
+    "no axis": ("Group 1 of .* is not an axis of a dispatch", more("groups", 0, 3, 0, 1)),
+    "a group of none": (f"Group 1 of .* {REGISTER}", more("groups", 0, 0, REGISTERS, 1)),
     "no port": ("Size 2 of .* is of a port that does not exist", more("sizes", 2, 0)),
     "a size of none": (f"Size 2 of .* {REGISTER}", more("sizes", 0, REGISTERS)),
     "a rank of results": ("Extent 1 of .* is not a known extent", more("extents", 0, 0)),
@@ -82,7 +82,7 @@ REFUSED: dict[str, CHECKED] = {
     "an extent of none": (f"Extent 1 of .* {REGISTER}", more("extents", 1, REGISTERS)),
     "its own shapes": (r"The plan's symbols refuse its own shapes\.", only("guards", 0, 0)),
     "another word": ("Word 1 of .* is not what the plan was made with", more("words", 8, 0, 0)),
-    "another group": ("Group 1 of .* is not what the plan was made", more("groups", 0, 0, 0)),
+    "another group": ("Group 1 of .* is not what the plan was made", more("groups", 0, 0, 0, 1)),
     "another size": ("Size 2 of .* is not what the plan was made with", more("sizes", 0, 0)),
     "another result": ("Size 2 of .* is not what the plan was made", more("sizes", 1, 0)),
     "another extent": ("Extent 1 of .* is not what the plan was made", more("extents", 1, 0)),
@@ -92,11 +92,11 @@ ALONE: dict[str, CHECKED] = {
     "a formula": ("Formula 0 of .* has no operation", only("formulas", 8, 0, 0)),
     "a guard": ("Guard 0 of .* has no condition", only("guards", 3, 0)),
     "a word": ("Word 0 of .* is not a word", only("words", 2, 0, 0)),
-    "a group": ("Group 0 of .* is not an axis", only("groups", 2, 0, 0)),
+    "a group": ("Group 0 of .* is not an axis", only("groups", 2, 0, 0, 1)),
     "a size": ("Size 0 of .* is of a port that", only("sizes", 2, 0)),
     "an extent": ("Extent 0 of .* is not a known", only("extents", 0, 0)),
     "another word": ("Word 0 of .* is not what the plan was made", only("words", 0, 1, 0)),
-    "another group": ("Group 0 of .* is not what the plan was made", only("groups", 1, 0, 0)),
+    "another group": ("Group 0 of .* is not what the plan was made", only("groups", 1, 0, 0, 1)),
     "another size": ("Size 0 of .* is not what the plan was made", only("sizes", 0, 0)),
     "another extent": ("Extent 0 of .* is not what the plan was made", only("extents", 1, 0)),
 }  # fmt: skip
@@ -185,7 +185,7 @@ def test_a_dispatch_without_workgroups_has_none_later() -> None:
     add(made)
     assert made.symbols
     with pytest.raises(native.NativeError, match=r"Group 1 of .* a dispatch that has workgroups"):
-        add(made, more("groups", 0, 0, 0)(made.symbols))
+        add(made, more("groups", 0, 0, 0, 1)(made.symbols))
 
 
 def test_an_extent_that_the_run_counts_is_not_a_symbols() -> None:

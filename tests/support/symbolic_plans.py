@@ -82,7 +82,7 @@ class Tables:
             np.array([(FORMULAS.index(name), r(a), r(b)) for name, a, b in self.formulas]),
             np.array([(GUARDS.index(name), r(one)) for name, one in self.guards]),
             np.array([(at, r(one), WORDS.index(kind)) for at, one, kind in self.words]),
-            np.array([(dispatch, axis, r(one)) for dispatch, axis, one in self.groups]),
+            np.array([(dispatch, axis, r(one), 1) for dispatch, axis, one in self.groups]),
             np.array([(port, r(one)) for port, one in self.sizes]),
             np.array([(at, r(one)) for at, one in self.extents]),
         )

@@ -46,7 +46,8 @@ def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
     end = dispatch.uniform_offset + UNIFORM_BLOCK
     require(0 <= dispatch.uniform_offset and end <= len(plan.uniforms), "a dispatch")
     require(dispatch.uniform_offset % UNIFORM_BLOCK == 0, "a dispatch")
-    require(all(0 < count < 1 << 32 for count in dispatch.groups), "a dispatch")
+    least = 0 if dispatch.optional else 1
+    require(all(least <= count < 1 << 32 for count in dispatch.groups), "a dispatch")
     # Each workgroup reads or writes different bytes; more workgroups would only block the device.
     bound = {number for number in dispatch.buffers if plan.buffers[number].role != "uniforms"}
     most = sum(plan.buffers[number].bytes for number in bound)

@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tflgpu_plugin import kernels, ops
+from tflgpu_plugin import kernels
 from tflgpu_plugin.compile import copies, half_products, memory, precision
+from tflgpu_plugin.compile.launches import lower
 from tflgpu_plugin.errors import Unsupported, blaming
 from tflgpu_plugin.ir.extent import Extent, Trace
 from tflgpu_plugin.ir.graph import Graph, Node, geometry, paired
@@ -18,7 +19,6 @@ from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.symbolic import Word, example, symbolic
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops import io_layout
 from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
 from tflgpu_plugin.passes import pipeline
 
@@ -27,7 +27,6 @@ OWN_BUFFER = 1 << 16  # bytes from which a constant gets a separate buffer
 ZEROS = 16  # vec4 of padding before the tensors of a pool, at least a cache line
 ALL_LANES = 0xFFFF_FFFF
 UNIFORMS = 0  # the number of the buffer of uniforms
-IO_LAYOUT = "io_layout"  # the form of launches that pack inputs and unpack outputs
 
 
 def compile(graph: Graph, target: Target) -> Plan:
@@ -35,44 +34,11 @@ def compile(graph: Graph, target: Target) -> Plan:
     return assembly(graph, target).plan()
 
 
-def assembly(graph: Graph, target: Target) -> Assembly:
-    """Returns a partition after passes and lowering. Raises Unsupported like `compile`."""
+def assembly(graph: Graph, target: Target, trace: Trace | None = None) -> Assembly:
+    """Returns a partition after passes and lowering, with shapes in `trace`. Raises Unsupported
+    like `compile`."""
     rewritten = pipeline.run(graph, target)
-    return Assembly(graph, rewritten, lower(rewritten, target))
-
-
-def lower(graph: Graph, target: Target) -> Lowering:
-    """Returns the launches of a rewritten graph, I/O layout conversion included."""
-    low = Lowering(graph, target, form=IO_LAYOUT)
-    table = ops.rows()
-    for tensor in _filled(graph, graph.inputs):
-        io_layout.pack(low, _at_the_host(tensor), Raw("input", tensor), tensor)
-    for before, _ in graph.states:
-        io_layout.pack(low, _at_the_host(before), Raw("state", before), before)
-    for node in graph.nodes:
-        with blaming(node):
-            if reason := ops.refused(graph, node, target):
-                raise Unsupported(reason)
-            low.form = node.op
-            table[node.op].lower(low, node)
-    low.form = IO_LAYOUT
-    makers = graph.producers()
-    for tensor in _filled(graph, graph.outputs):
-        with blaming(makers.get(tensor, _at_the_host(tensor))):
-            io_layout.unpack(low, _at_the_host(tensor), tensor, Raw("output", tensor))
-    for before, after in graph.states:
-        io_layout.unpack(low, _at_the_host(after), after, Raw("state", before))
-    low.drop_unread()
-    return low
-
-
-def _filled(graph: Graph, ports: Sequence[int]) -> list[int]:
-    """Returns the ports that have at least one element; others are neither read nor written."""
-    return [tensor for tensor in ports if 0 not in graph.shape(tensor)]
-
-
-def _at_the_host(tensor: int) -> Node:
-    return Node(id=-1, op=IO_LAYOUT, inputs=(), outputs=(tensor,))
+    return Assembly(graph, rewritten, lower(rewritten, target, trace), trace=trace)
 
 
 @dataclass
@@ -327,6 +293,10 @@ class Assembly:
     def _dispatch(self, place: int, launch: Launch, offset: int) -> Dispatch:
         located = [self._locate(source) for _, source in launch.operands]
         folded, groups = folded_groups(launch.workgroups, self.low.target.max_groups)
+        if launch.when is not None:
+            if not all(count > 0 for count in groups):
+                raise ValueError("a launch without workgroups")  # the comparisons leave guards
+            groups = (groups[0] * launch.when, *groups[1:])
         parameters: dict[str, Any] = {}
         for (operand, source), (_, start) in zip(launch.operands, located, strict=True):
             parameters[f"off_{operand.name}"] = start * (4 // operand.view if operand.view else 4)
@@ -370,7 +340,8 @@ class Assembly:
         index = self.pipelines.setdefault(pipeline, len(self.pipelines))
         buffers = (UNIFORMS, *(buffer for buffer, _ in located))
         nodes = launch.node.sources or ((launch.node.id,) if launch.node.id >= 0 else ())
-        return Dispatch(launch.kernel, index, buffers, offset, groups, nodes, launch.form)
+        optional = launch.when is not None
+        return Dispatch(launch.kernel, index, buffers, offset, groups, nodes, launch.form, optional)
 
     def _channels(self, source: Source) -> int:
         if isinstance(source, int) and source >= 0:

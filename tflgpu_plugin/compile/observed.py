@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.compile.compiler import IO_LAYOUT, Assembly, lower
+from tflgpu_plugin.compile.compiler import Assembly
+from tflgpu_plugin.compile.launches import IO_LAYOUT, lower
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.graph import Graph, Node, paired
 from tflgpu_plugin.ir.plan import Plan, Port

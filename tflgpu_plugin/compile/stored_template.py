@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tflgpu_plugin.compile.memory import Life
-from tflgpu_plugin.compile.template import FUNCTIONS, KINDS, Template
+from tflgpu_plugin.compile.template import KINDS, Template
 from tflgpu_plugin.ir import Plan, Port
 from tflgpu_plugin.ir.extent import Extent, Trace, terms_of
 from tflgpu_plugin.ir.plan import WORDS
-from tflgpu_plugin.ir.polynomial import Atom, Guard
+from tflgpu_plugin.ir.polynomial import FUNCTIONS, Atom, Guard
 from tflgpu_plugin.ir.symbolic import Word
 
 Terms = tuple[tuple[tuple[int, ...], int], ...]  # as in `ir.polynomial`; plain numbers, too

@@ -7,11 +7,9 @@ there is a capacity, and a guard that the size does not exceed it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from math import prod
-from operator import floordiv, mod
 from typing import Any
 
 import numpy as np
@@ -29,23 +27,18 @@ from tflgpu_plugin.ir.plan import (
     Port,
     Symbols,
 )  # fmt: skip
-from tflgpu_plugin.ir.polynomial import Atom, Guard, Terms
+from tflgpu_plugin.ir.polynomial import Atom, Evaluation, Guard, Terms
 from tflgpu_plugin.ir.symbolic import Word
 
-FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
-    "quotient": floordiv, "remainder": mod, "rounded_up": lambda a, b: -(-a // b),
-    "larger": max, "smaller": min,
-}  # fmt: skip
 KINDS = {"eq": "zero", "ne": "not_zero", "ge": "not_negative"}
 Places = Sequence[tuple[int, int]]  # (position in the flat list of input shapes, symbol)
 
 
-class Values:
+class Values(Evaluation):
     """Evaluates the numbers of a trace for given values of its symbols."""
 
     def __init__(self, trace: Trace, symbols: Mapping[Any, int]) -> None:
-        self.atoms, self.symbols = trace.atoms, symbols
-        self.known: dict[int, int] = {}
+        super().__init__(trace.atoms, symbols)
 
     def of(self, number: Any) -> Any:
         """Returns the value of a symbolic number; returns any other number unchanged."""
@@ -58,33 +51,6 @@ class Values:
             return int(self.of(number))
         except ArithmeticError:
             return 0
-
-    def total(self, terms: Terms) -> int:
-        """Returns the value of a polynomial. Raises ZeroDivisionError or OverflowError."""
-        return sum(c * prod(map(self.atom, atoms)) for atoms, c in terms)
-
-    def atom(self, index: int) -> int:
-        """Returns the value of an atom."""
-        if index not in self.known:
-            op, a, b, *_ = self.atoms[index]
-            value = self.symbols[a] if op == "in" else self._function(op, a, b)
-            if abs(value) >> 63:
-                raise OverflowError("native code computes with int64")
-            self.known[index] = value
-        return self.known[index]
-
-    def _function(self, op: str, given: Terms, other: Terms) -> int:
-        return FUNCTIONS[op](self.total(given), self.total(other))
-
-    def hold(self, guards: Sequence[Guard]) -> bool:
-        """Whether all guards hold."""
-        try:
-            return all(self._holds(guard.kind, self.total(guard.terms)) for guard in guards)
-        except ArithmeticError:
-            return False
-
-    def _holds(self, kind: str, value: int) -> bool:
-        return value >= 0 if kind == "ge" else (value == 0) == (kind == "eq")
 
 
 @dataclass
@@ -161,10 +127,9 @@ class Template:
 def template(graph: Graph, target: Target, trace: Trace) -> Template:
     """Makes the template of a partition whose shapes contain symbols of the trace. Raises
     Unsupported like `compiler.compile`."""
-    made = compiler.assembly(graph, target)
-    made.trace = trace
-    plan = made.plan()
-    if not all(count > 0 for each in plan.dispatches for count in each.groups):
+    plan = (made := compiler.assembly(graph, target, trace)).plan()
+    needed = (each for each in plan.dispatches if not each.optional)
+    if not all(count > 0 for each in needed for count in each.groups):
         raise ValueError("a launch without workgroups")  # the comparisons leave guards
     return Template(plan, trace, made.words, made.alive, made.chosen, made.pools)
 
@@ -229,7 +194,7 @@ def _tables(
     conditions = [(GUARDS.index(KINDS[g.kind]), made.total(g.terms)) for g in guards]
     words = [(at, made.of(n), WORDS.index(_kind(n))) for at, n in template.words]
     groups = [
-        (k, axis, made.of(count))
+        (k, axis, made.of(count), 0 if dispatch.optional else 1)
         for k, dispatch in enumerate(plan.dispatches)
         for axis, count in enumerate(dispatch.groups)
         if isinstance(count, Extent)
@@ -258,7 +223,7 @@ def _tables(
         np.array([(FORMULAS.index(op), number(a), number(b)) for op, a, b in made.formulas]),
         np.array([(kind, number(r)) for kind, r in conditions]),
         np.array([(at, number(r), kind) for at, r, kind in words]),
-        np.array([(k, axis, number(r)) for k, axis, r in groups]),
+        np.array([(k, axis, number(r), least) for k, axis, r, least in groups]),
         np.array([(k, number(r)) for k, r in sizes]),
         np.array([(k, number(r)) for k, r in extents]),
     )

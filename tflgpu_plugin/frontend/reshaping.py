@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tflgpu_plugin import threads
 from tflgpu_plugin.importer.model import HostExtent
 from tflgpu_plugin.ir import Array, Shape
+from tflgpu_plugin.ir.choosing import ExcludesOneError, as_single
 from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Trace
 
 if TYPE_CHECKING:
@@ -136,18 +137,31 @@ class Symbolic:
 
 
 def symbols(
-    given: Flat, names: Mapping[int, Hashable], limits: Limits, trace: Trace
-) -> tuple[Flat, tuple[tuple[int, int], ...]]:
+    given: Flat, names: Mapping[int, Hashable], limits: Limits, trace: Trace,
+    unit: Hashable = None,
+) -> tuple[Flat, tuple[tuple[int, int], ...]]:  # fmt: skip
     """Returns these numbers with symbols of the trace, and their places (position, symbol). There
-    is one symbol for all positions of a name whose numbers are within the limits."""
+    is one symbol for all positions of a name whose numbers are within the limits. The extent of the
+    name `unit` may also be 1."""
     numbers, found, places = list(given), dict[Hashable, int](), list[tuple[int, int]]()
     for position, name in names.items():
         low, high = limits[position]
-        if low <= given[position] <= high:
-            symbol = found.setdefault((name, given[position]), len(found))
-            numbers[position] = trace.symbol(symbol, given[position], low, high)
+        number, is_unit = given[position], name == unit
+        if (1 if is_unit else low) <= number <= high:
+            symbol = found.setdefault((name, number), len(found))
+            numbers[position] = (
+                trace.unit(symbol, number) if is_unit else trace.symbol(symbol, number, low, high)
+            )
             places.append((position, symbol))
     return tuple(numbers), tuple(places)
+
+
+def _batch(names: Mapping[int, Hashable], limits: Limits, numbers: Flat) -> Hashable:
+    """Returns the name of the first extent of a tensor, usually the batch; None if there is none.
+    It may be 1 in some runs and larger in others, like no other extent."""
+    lists = _lists(numbers)
+    places = (k for k in names if limits[k] == EXTENTS and lists[k] == k - 1 and numbers[k - 1] > 1)
+    return next((names[k] for k in places if numbers[k] > 0), None)
 
 
 def _names(runs: Sequence[Flat], positions: Collection[int]) -> dict[int, Hashable]:
@@ -180,6 +194,7 @@ class Reshaping:
     pinned: Counter[int] = field(default_factory=Counter)
     narrow: int = 0
     failed: int = 0
+    with_one: bool = True  # whether plans for a batch of 1 may hold for others
     stored: dict[Flat, Stored] | None = None
     lock: Any = field(default_factory=threads.RLock, repr=False)
 
@@ -231,16 +246,32 @@ class Reshaping:
     ) -> Symbolic | None:  # fmt: skip
         """Makes and returns a new template. Numbers that were equal in all runs share a symbol,
         except axes of one tensor: a picture may be a square by chance."""
-        trace, runs = Trace(), (given, *alike)
+        runs = given, *alike
         # Where a template holds for few shapes, the next has only symbols that runs have changed.
         opened = self.open if self.narrow else self.open | self.declared
-        numbers, places = symbols(given, _names(runs, opened & limits.keys()), limits, trace)
+        names = _names(runs, opened & limits.keys())
+        if self.with_one and (unit := _batch(names, limits, given)) is not None:
+            try:
+                return self._traced(given, runs, names, limits, make, unit)
+            except ExcludesOneError:
+                self.with_one = False
+        return self._traced(given, runs, names, limits, make)
+
+    def _traced(
+        self, given: Flat, runs: Sequence[Flat], names: Mapping[int, Hashable], limits: Limits,
+        make: Callable[[Flat, Trace], Template], unit: Hashable = None,
+    ) -> Symbolic | None:  # fmt: skip
+        """Makes and returns a new template whose symbols have these names. Raises ExcludesOneError
+        if it cannot hold for a `unit` of 1."""
+        trace = Trace()
+        numbers, places = symbols(given, names, limits, trace, unit)
         if not places:
             return None
         rooms = [{symbol: one[position] for position, symbol in places} for one in runs]
         values = {position: symbol for position, symbol in places if limits[position] != EXTENTS}
         try:
-            template = make(numbers, trace)
+            with as_single(any(names[k] == unit and given[k] == 1 for k, _ in places)):
+                template = make(numbers, trace)
         except Exception:
             self._count(True, values)
             raise

@@ -10,39 +10,42 @@ only for this value. The idea is that of `SymInt` in PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from tflgpu_plugin.ir.choosing import ExcludesOneError, choosing, single
 from tflgpu_plugin.ir.polynomial import (
     MOST,
     ZERO,
     Atom,
     Guard,
+    SingleEvaluation,
     Terms,
     at_example,
     exact_quotient,
     least,
     most,
     negated,
+    pinned,
     plus,
     quotient_limits,
     shifted,
     times,
-)
+)  # fmt: skip
 
-_choosing: ContextVar[bool] = ContextVar("_choosing", default=False)
-LEAST = 2  # the least value of a symbol: extents of 0 and 1 are no symbols
+LEAST = 2  # the least value of most symbols: extents of 0 and 1 are none, but see `Trace.unit`
+TYPICAL = 4  # the example of an extent that is 1 in the present run, but may be larger
 EXTENTS = LEAST, MOST
 INTEGERS = 2 - MOST, MOST - 2  # limits of values that a run gives: those beyond may be clamped
 
 
 @dataclass
 class Trace:
-    """The symbols and guards of one trace, and the functions of symbols that it computed."""
+    """The symbols and guards of one trace, and the functions of symbols that it computed. `one` is
+    the atom of a symbol that may be 1. Guards that do not hold for 1 raise ExcludesOneError, unless
+    there is a list of them, `many`."""
 
     atoms: list[Atom] = field(default_factory=list)
     guards: dict[Guard, None] = field(default_factory=dict)
@@ -50,6 +53,8 @@ class Trace:
     known: dict[tuple[str, Any, Terms], int] = field(default_factory=dict)
     quotients: dict[tuple[str, Terms, Terms, bool], int] = field(default_factory=dict)
     bounds: dict[Terms, tuple[int | None, int | None]] = field(default_factory=dict)
+    one: int | None = None
+    many: list[Guard] | None = None
 
     def limits(self, terms: Terms) -> tuple[int | None, int | None]:
         """Returns a lower and an upper bound of a polynomial; None for one that was not found."""
@@ -60,6 +65,25 @@ class Trace:
     def symbol(self, number: Any, value: int, low: int = LEAST, high: int = MOST) -> int:
         """Returns the symbol `number` with this example value."""
         return self.atom("in", number, ZERO, value, low, high)
+
+    def unit(self, number: Any, value: int) -> int:
+        """Returns the symbol `number` of an extent that may be 1. If it is 1 now, the example value
+        is a typical larger number, since code that holds for that often holds for 1, too."""
+        made = self.symbol(number, value if value > 1 else TYPICAL, 1)
+        self.one = self.known["in", number, ZERO]
+        return made
+
+    @property
+    def may_be_one(self) -> int:
+        """Returns the extent that may be 1."""
+        assert self.one is not None
+        return Extent((((self.one,), 1),), self.atoms[self.one].value, self)
+
+    @cached_property
+    def as_single(self) -> SingleEvaluation:
+        """Returns what evaluates polynomials as if the extent that may be 1 were 1."""
+        assert self.one is not None
+        return SingleEvaluation(self.atoms, self.one)
 
     @property
     def conditions(self) -> list[Guard]:
@@ -76,10 +100,7 @@ class Trace:
     @property
     def pinned(self) -> set[Any]:
         """Returns the symbols for which a guard allows a single value."""
-        equal = (guard.terms for guard in self.guards if guard.kind == "eq")
-        named = ([atoms for atoms, _ in terms if atoms] for terms in equal)
-        only = {atoms[0] for atoms, *others in named if len(atoms) == 1 and not others}
-        return {self.atoms[k].a for k in only if self.atoms[k].op == "in"}
+        return {self.atoms[k].a for k in pinned(self.guards) if self.atoms[k].op == "in"}
 
     def atom(self, op: str, a: Any, b: Terms, value: int, low: int, high: int) -> int:
         """Returns an atom (see `Atom`) as a number. The same function always returns the same
@@ -99,7 +120,8 @@ class Trace:
     def holds(self, kind: str, terms: Terms, value: int) -> bool:
         """Whether the value of a polynomial is 0 (kind "eq") or at least 0 ("ge") for the example
         values. Adds a guard unless the result is the same for all values."""
-        if _choosing.get():
+        if choosing():
+            value = self.as_single.total(terms) if single() and self.one is not None else value
             return value == 0 if kind == "eq" else value >= 0
         low, high = self.limits(terms)
         if low is not None and low >= (1 if kind == "eq" else 0):
@@ -111,8 +133,18 @@ class Trace:
             guard = Guard("eq" if value == 0 else "ne", first)
         else:
             guard = Guard("ge", terms if value >= 0 else plus(negated(terms), (((), -1),)))
-        self.guards[guard] = None
+        if guard not in self.guards:
+            self._add(guard)
         return value == 0 if kind == "eq" else value >= 0
+
+    def _add(self, guard: Guard) -> None:
+        """Adds a guard. Raises ExcludesOneError."""
+        if self.one is None or self.as_single.hold([guard]):
+            self.guards[guard] = None
+        elif self.many is None:
+            raise ExcludesOneError
+        elif guard not in self.many:
+            self.many.append(guard)
 
 
 if TYPE_CHECKING:
@@ -134,9 +166,12 @@ class Extent(_Number):
 
     def fix(self) -> int:
         """Returns the example value, and leaves the guard that the extent has this value."""
-        if not _choosing.get():
-            self.trace.holds("eq", plus(self.terms, terms_of(-self.value)), 0)
-            self.trace.fixed += 1
+        trace = self.trace
+        if choosing():
+            alone = single() and trace.one is not None
+            return trace.as_single.total(self.terms) if alone else self.value
+        trace.holds("eq", plus(self.terms, terms_of(-self.value)), 0)
+        trace.fixed += 1
         return self.value
 
     # ---- arithmetic
@@ -335,7 +370,7 @@ def _divided(a: Any, b: Any, trace: Trace) -> int:
 def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     """Returns a / b rounded down (`op` is "quotient") or up ("rounded_up"). Caches quotients in the
     trace."""
-    key = op, terms_of(a), terms_of(b), _choosing.get()
+    key = op, terms_of(a), terms_of(b), choosing()
     if key not in trace.quotients:
         trace.quotients[key] = _new_quotient(a, b, op, trace)
     return trace.quotients[key]
@@ -376,23 +411,3 @@ def _remainder(a: Any, b: Any, trace: Trace) -> int:
         return rest
     inside = tuple((atoms, c % b) for atoms, c in terms_of(a) if c % b)
     return trace.atom("remainder", inside, terms_of(b), rest.value, 0, b - 1)
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def chooses(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorates a function that chooses by example values alone and leaves no guards. Each of its
-    possible results must be correct for all values of the symbols; only speed may depend on the
-    choice."""
-
-    @wraps(function)
-    def choosing(*given: P.args, **named: P.kwargs) -> T:
-        token = _choosing.set(True)
-        try:
-            return function(*given, **named)
-        finally:
-            _choosing.reset(token)
-
-    return choosing

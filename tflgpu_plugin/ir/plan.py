@@ -124,7 +124,7 @@ def contents(weights: Iterable[Weight], origin: bytes = b"") -> Digest:
 class Dispatch:
     """One kernel launch: a buffer per binding (the uniform block included), the number of
     workgroups per dimension (`groups`), the host nodes that it computes (`nodes`), and the `form`
-    of the op (see `ops.forms`)."""
+    of the op (see `ops.forms`). An `optional` launch may have no workgroups in some runs."""
 
     label: str
     pipeline: int
@@ -133,6 +133,7 @@ class Dispatch:
     groups: tuple[int, int, int]
     nodes: tuple[int, ...]
     form: str = field(default="", repr=False)
+    optional: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Port:
 FORMULAS = ("plus", "times", "quotient", "remainder", "rounded_up", "larger", "smaller")
 GUARDS = ("zero", "not_zero", "not_negative")
 WORDS = ("u32", "i32", "f32")
-_COLUMNS = {"places": 2, "formulas": 3, "guards": 2, "words": 3, "groups": 3, "sizes": 2,
+_COLUMNS = {"places": 2, "formulas": 3, "guards": 2, "words": 3, "groups": 4, "sizes": 2,
             "extents": 2}  # fmt: skip
 
 
@@ -168,7 +169,7 @@ class Symbols:
     formulas: number of the operation in FORMULAS, register, register;
     guards: number of the condition in GUARDS, register;
     words: byte offset in the uniforms, register, number of the type in WORDS;
-    groups: dispatch, axis, register of the workgroups;
+    groups: dispatch, axis, register of the workgroups, their least number (0 or 1);
     sizes: port, counted through inputs, outputs and states, register of its bytes;
     extents: position in the flat list of output shapes, register."""
 

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
+from operator import floordiv, mod
 from typing import Any, NamedTuple
 
 Terms = tuple[tuple[tuple[int, ...], int], ...]  # ((atoms, coefficient), ...) in order, no zeros
 ZERO: Terms = ()
+FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
+    "quotient": floordiv, "remainder": mod, "rounded_up": lambda a, b: -(-a // b),
+    "larger": max, "smaller": min,
+}  # fmt: skip
 MOST = (1 << 31) - 1  # the largest magnitude of an extent
 
 
@@ -142,3 +147,63 @@ def quotient_limits(
         return -MOST, MOST
     lowest = min(low, up) if large is None else (low + up * (large - 1)) // large
     return lowest, MOST if high is None else (high + up * (small - 1)) // small
+
+
+def pinned(guards: Iterable[Guard]) -> set[int]:
+    """Returns the atoms for which a guard allows a single value."""
+    equal = (guard.terms for guard in guards if guard.kind == "eq")
+    named = ([atoms for atoms, _ in terms if atoms] for terms in equal)
+    return {atoms[0] for atoms, *others in named if len(atoms) == 1 and not others}
+
+
+class Evaluation:
+    """Evaluates polynomials for given values of the symbols. Raises ZeroDivisionError, or
+    OverflowError beyond int64, with which native code computes."""
+
+    def __init__(self, atoms: Sequence[Atom], symbols: Mapping[Any, int]) -> None:
+        self.atoms, self.symbols = atoms, symbols
+        self.known: dict[int, int] = {}
+
+    def total(self, terms: Terms) -> int:
+        """Returns the value of a polynomial."""
+        return sum(c * prod(map(self.atom, atoms)) for atoms, c in terms)
+
+    def atom(self, index: int) -> int:
+        """Returns the value of an atom."""
+        if index not in self.known:
+            op, a, b, *_ = self.atoms[index]
+            value = (
+                self.symbol(index) if op == "in" else FUNCTIONS[op](self.total(a), self.total(b))
+            )
+            if abs(value) >> 63:
+                raise OverflowError("native code computes with int64")
+            self.known[index] = value
+        return self.known[index]
+
+    def symbol(self, index: int) -> int:
+        """Returns the value of the symbol that is this atom."""
+        return self.symbols[self.atoms[index].a]
+
+    def hold(self, guards: Sequence[Guard]) -> bool:
+        """Whether all guards hold."""
+        try:
+            return all(holds(guard.kind, self.total(guard.terms)) for guard in guards)
+        except ArithmeticError:
+            return False
+
+
+def holds(kind: str, value: int) -> bool:
+    """Whether a guard of this kind holds for the value of its polynomial."""
+    return value >= 0 if kind == "ge" else (value == 0) == (kind == "eq")
+
+
+class SingleEvaluation(Evaluation):
+    """Evaluates polynomials for the example values of symbols, but with 1 for one of them, which is
+    the atom `one`."""
+
+    def __init__(self, atoms: Sequence[Atom], one: int) -> None:
+        super().__init__(atoms, {})
+        self.one = one
+
+    def symbol(self, index: int) -> int:
+        return 1 if index == self.one else self.atoms[index].value

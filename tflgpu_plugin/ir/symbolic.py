@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin.ir.choosing import chooses, differ
 from tflgpu_plugin.ir.extent import Extent, terms_of
 from tflgpu_plugin.ir.polynomial import MOST, negated, plus
 
@@ -36,6 +37,53 @@ def surely_divides(by: int, number: int) -> bool:
     """Whether `by` divides a number; if that is symbolic, for all values of its symbols."""
     terms = number.terms if isinstance(number, Extent) else (((), number),)
     return all(c % by == 0 for _, c in terms)
+
+
+def surely_equal(a: Any, b: Any) -> bool:
+    """Whether two integers are equal for all values of their symbols. Leaves no guard, so code must
+    be correct in either case where they may be equal for some values."""
+    return terms_of(a) == terms_of(b) if isinstance(a, Extent) or isinstance(b, Extent) else a == b
+
+
+def alike(some: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether numbers are equal, where code is correct if they are taken for different ones. Leaves
+    no guard unless they are equal in the example alone; notes whether they are for an extent of
+    1."""
+    if len(some) != len(others):
+        return False
+    if all(surely_equal(a, b) for a, b in zip(some, others, strict=True)):
+        return True
+    return _equal(some, others) and all(a == b for a, b in zip(some, others, strict=True))
+
+
+@chooses
+def _equal(some: Sequence[int], others: Sequence[int]) -> bool:
+    return all(a == b for a, b in zip(some, others, strict=True))
+
+
+def surely_at_most(number: Any, most: Any) -> bool:
+    """Whether a symbolic number is at most another one for all values of their symbols; false for
+    numbers that are not symbolic. Leaves no guard."""
+    left = most - number
+    if not isinstance(left, Extent):
+        return isinstance(number, Extent) and bool(left >= 0)
+    low, _ = left.trace.limits(left.terms)
+    return low is not None and low >= 0
+
+
+def several(extent: int) -> bool:
+    """Whether an extent is above 1 for some values of its symbols. Leaves no guard."""
+    return isinstance(extent, Extent) or extent > 1
+
+
+def is_single(extent: int, matters: bool = True) -> bool:
+    """Whether an extent is 1 for all values of its symbols, without a guard. If not, and it may be
+    1, notes that this is done differently for 1, if that `matters`."""
+    if not isinstance(extent, Extent):
+        return extent == 1
+    if matters and extent.trace.one is not None:
+        differ()
+    return False
 
 
 def near(number: Any, factor: int) -> int:

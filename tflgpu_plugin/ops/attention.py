@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import MAX_FLOAT32, Graph, Misfit, Node, Refusal, Shape, Target, quantization
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.decompose import Decomposition

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from tflgpu_plugin.ir import Array
+from tflgpu_plugin.ir.extent import Extent
+from tflgpu_plugin.ir.polynomial import exact_quotient
+from tflgpu_plugin.ir.symbolic import several, surely_divides, surely_equal
 
 
 @dataclass(eq=False, slots=True)  # frozen ones take three times as long to make
@@ -68,7 +71,7 @@ def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
     kept: list[tuple[Axis, ...]] = []
     for row in rows:
         straight = all(map(_straight, row))
-        if straight and row[0].extent == 1:
+        if straight and surely_equal(row[0].extent, 1):
             continue
         if kept and straight and all(map(_continues, kept[-1], row)):
             kept[-1] = tuple(
@@ -87,14 +90,14 @@ def _continues(outer: Axis, inner: Axis) -> bool:
 def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | None:
     """Returns the axes in groups with these numbers of elements, splitting an axis at a group's
     border; None if one cannot be split there."""
-    waiting = [axis for axis in axes if axis.extent > 1 or not axis.straight]
+    waiting = [axis for axis in axes if several(axis.extent) or not axis.straight]
     groups: list[list[Axis]] = []
     for extent in reversed(extents):
         group: list[Axis] = []
         left = extent
-        while left > 1:
+        while not surely_equal(left, 1) and (_fills(waiting, left) or left > 1):
             axis = waiting.pop()
-            if left % axis.extent:
+            if _surely_longer(axis.extent, left) or left % axis.extent:
                 halves = halved(axis, left)
                 if halves is None:
                     return None
@@ -105,6 +108,24 @@ def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | 
         groups.insert(0, group)
     groups[0] = waiting + groups[0]
     return groups
+
+
+def _fills(waiting: Sequence[Axis], left: int) -> bool:
+    """Whether the last of these axes, or a part of it, has so many elements for all values of
+    symbols. It completes the group then, also if it has one element."""
+    if not waiting:
+        return False
+    extent = waiting[-1].extent
+    return surely_equal(extent, left) or _surely_longer(extent, left)
+
+
+def _surely_longer(extent: int, left: int) -> bool:
+    """Whether a symbolic extent is a multiple of another number for all values of its symbols."""
+    if not isinstance(extent, Extent) or surely_equal(extent, left):
+        return False
+    if isinstance(left, Extent):
+        return exact_quotient(extent.terms, left.terms) is not None
+    return surely_divides(left, extent)
 
 
 def halved(axis: Axis, inner: int) -> tuple[Axis, Axis] | None:

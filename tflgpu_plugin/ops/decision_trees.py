@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.table import Op
 

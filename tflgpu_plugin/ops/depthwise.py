@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops import rounding, wide_total, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work

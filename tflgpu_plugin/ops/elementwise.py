@@ -12,6 +12,7 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Misfit, Node, Refusal, Shape, geometry
+from tflgpu_plugin.ir.symbolic import alike, surely_equal
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.epilogue import spread
@@ -28,12 +29,23 @@ def broadcast(*shapes: Shape) -> Shape:
     rank = max(map(len, shapes))
     found = []
     for extents in zip(*(_ranked(shape, rank) for shape in shapes), strict=True):
-        longer = [extent for extent in extents if extent != 1]
+        longer = _distinct(extents)
+        if len(longer) > 1:
+            longer = [extent for extent in longer if extent != 1]
         if any(extent != longer[0] for extent in longer[1:]):
             listed = " and ".join(str(list(shape)) for shape in shapes)
             raise Misfit(f"shapes {listed} cannot be broadcast together")
         found.append(longer[0] if longer else 1)
     return tuple(found)
+
+
+def _distinct(extents: Sequence[int]) -> list[int]:
+    """Returns the extents that may differ from 1, without those that surely equal others."""
+    found: list[int] = []
+    for extent in extents:
+        if not any(surely_equal(extent, other) for other in (1, *found)):
+            found.append(extent)
+    return found
 
 
 def spreads(given: Shape, shape: Shape) -> bool:
@@ -198,7 +210,8 @@ def _ranked(shape: Shape, rank: int) -> Shape:
 
 def _in_place(operand: Shape, shape: Shape) -> bool:
     """Whether an operand is stored exactly like the output."""
-    return _ranked(operand, len(shape)) == shape and geometry(operand) == geometry(shape)
+    same = alike(_ranked(operand, len(shape)), shape)
+    return same and alike(geometry(operand), geometry(shape))
 
 
 def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:

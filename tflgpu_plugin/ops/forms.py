@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.quirks import none_left, refusal
 from tflgpu_plugin.ops.lowering import Lowering
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops import rounding, split_depth, wide_total
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition

@@ -19,7 +19,7 @@ import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Geometry, Node, Tensor, quantization
-from tflgpu_plugin.ir.symbolic import surely_divides
+from tflgpu_plugin.ir.symbolic import is_single, surely_divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
@@ -42,9 +42,10 @@ class _Views(NamedTuple):
 
 def in_host_order(shape: Geometry) -> bool:
     """Whether storage is row-major, except for padding after the last element."""
-    if shape.batch * shape.spatial == 1:
+    if is_single(shape.batch * shape.spatial):
         return True
-    return surely_divides(4, shape.channels) and (shape.spatial == 1 or shape.slices == 1)
+    one = is_single(shape.spatial) or is_single(shape.slices)
+    return surely_divides(4, shape.channels) and one
 
 
 def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
@@ -133,5 +134,7 @@ def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
     if dtype in WORDS:
         return _Views(0, 1, False)
     # A single row may be read beyond its end: the buffer is padded, and pad lanes are masked.
-    whole = not planar and (surely_divides(4, shape.channels) or shape.batch * shape.spatial == 1)
+    whole = not planar and (
+        surely_divides(4, shape.channels) or is_single(shape.batch * shape.spatial)
+    )
     return _Views(0 if dtype in SHORT else (4 if whole else 1), 4 if whole else 1, whole)

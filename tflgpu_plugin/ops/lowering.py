@@ -114,6 +114,7 @@ class Launch:
     copies: int | None = None  # the result's vec4 to which the operand is copied, see `Stores`
     takes: int | None = None  # the operand's vec4 at which the result begins, see `Stores`
     form: str = ""  # the form that computes its node (see `ops.forms`)
+    when: int | None = None  # 1 in runs that need it, else 0 (None: always 1), see `launches`
 
     @property
     def reads(self) -> list[Source]:

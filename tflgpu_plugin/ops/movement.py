@@ -24,7 +24,7 @@ from tflgpu_plugin.ir import (
     geometry,
     is_integer,
 )
-from tflgpu_plugin.ir.symbolic import example, i32, surely_divides
+from tflgpu_plugin.ir.symbolic import alike, example, i32, surely_divides, surely_equal
 from tflgpu_plugin.ops.axes import Axis, aligned, merged
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import (
@@ -129,9 +129,8 @@ def lower(low: Lowering, node: Node) -> None:
     if reading.lookups:
         reads["table"] = Access(_table(list(reading.lookups.values())), 1)
     # Pad lanes must be zero even if the view reads a part of the input's channels: `zeros`.
-    zeros = (
-        surely_divides(4, stored.channels) or reading.channel + stored.channels == inside.channels
-    )
+    end = reading.channel + stored.channels
+    zeros = surely_divides(4, stored.channels) or surely_equal(end, inside.channels)
     zeros = zeros or bool(node.attributes.get("zeros"))
     low.each_vector(
         Kernel(
@@ -182,7 +181,7 @@ class Reading:
 
     def in_place(self, inside: Geometry, stored: Geometry) -> bool:
         """Whether the output is stored exactly like the input."""
-        if inside == stored:
+        if alike(inside, stored):
             return self.block == 0
         same = self.block == 0 and inside.vectors == stored.vectors
         return same and all(surely_divides(4, n) for n in (inside.channels, stored.channels))
@@ -210,7 +209,7 @@ class Reading:
 
 def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
     """Returns the first form that can read this view of a tensor in one storage into another."""
-    if inside == stored and view.whole:
+    if alike(inside, stored) and view.whole:
         return Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
     found = _in_storage_order(view, inside, stored)
     return found or Reading("elements", [(axis,) for axis in view.simple.axes], view.offset)

@@ -8,10 +8,10 @@ from itertools import groupby
 from math import inf, isqrt, prod
 from typing import NamedTuple
 
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.quantization import is_integer
-from tflgpu_plugin.ir.symbolic import f32, near
+from tflgpu_plugin.ir.symbolic import f32, near, several
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always
@@ -287,7 +287,7 @@ def _runs(shape: Shape, axes: Collection[int]) -> list[tuple[bool, Axis]]:
     """Merges adjacent axes that are all reduced (true) or all kept, outermost first; axes of extent
     1 are dropped."""
     numbered = enumerate(zip(shape, row_strides(shape), strict=True))
-    rows = [(k in axes, (Axis(*axis),)) for k, axis in numbered if axis[0] > 1]
+    rows = [(k in axes, (Axis(*axis),)) for k, axis in numbered if several(axis[0])]
     groups = groupby(rows, key=lambda row: row[0])
     together = [(gone, merged([row for _, row in group])) for gone, group in groups]
     return [(gone, axis) for gone, found in together for (axis,) in found]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tflgpu_plugin.ir import COMPLEX, Graph, Misfit, Node, NotConstant, Shape
-from tflgpu_plugin.ir.symbolic import integer
+from tflgpu_plugin.ir.symbolic import integer, larger
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import ANY, moving
 from tflgpu_plugin.ops.views import View, whole
@@ -49,11 +49,11 @@ def resolve(wanted: Shape, count: int) -> Shape:
     if that is impossible, Misfit if because of the count."""
     free = [axis for axis, extent in enumerate(wanted) if extent == -1]
     known = prod(extent for extent in wanted if extent != -1)
-    if len(free) > 1 or min(wanted, default=1) < -1:
+    if len(free) > 1 or any(extent < -1 for extent in wanted):
         raise ValueError(
             f"shape {list(wanted)} may hold one -1 and otherwise extents of at least 0"
         )
-    shape = tuple(count // max(known, 1) if extent == -1 else extent for extent in wanted)
+    shape = tuple(count // larger(known, 1) if extent == -1 else extent for extent in wanted)
     if prod(shape) != count:
         raise Misfit(f"{count} elements do not fit shape {list(wanted)}")
     return shape

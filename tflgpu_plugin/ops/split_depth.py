@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Node
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.symbolic import is_single
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.forms import Form, Problem
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Launch, Lowering
@@ -39,7 +40,8 @@ def form(made: Callable[[Problem], tuple[Lowering, Node, Product]]) -> Form[Prob
 def _divides(low: Lowering, node: Node, product: Product) -> bool:
     """Whether the product is one of constant weights, in the usual order, with all input
     channels."""
-    whole = product.blocks.groups <= 1 and product.address.planes <= 1
+    matters = not low.target.software or low.target.prefers("split_k")
+    whole = product.blocks.groups <= 1 and is_single(product.address.planes, matters)
     constant = low.graph.constant(node.operand(1)) is not None
     return whole and constant and not node.attributes.get("filters_last")
 
@@ -54,7 +56,7 @@ def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) ->
     serial = blocks.taps * -(-blocks.depth // tile.step)
     threads = -(-product.address.pixels // tile.pixels) * blocks.count
     few = IDLE * threads * 32**2 <= low.target.threads * low.target.workgroup(32) ** 2
-    cheap = few or _added_by_the_next(low, node)
+    cheap = few or added_by_the_next(low, node)
     least, left = (FEW_SERIAL, FEW_PART) if cheap else (MIN_SERIAL, MIN_PART)
     found = 1
     # Windows are computed tap by tap: loads made at once belong to one tap.
@@ -70,7 +72,7 @@ def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) ->
     return found if fits and (forced or serial >= least) else 1
 
 
-def _added_by_the_next(low: Lowering, node: Node) -> bool:
+def added_by_the_next(low: Lowering, node: Node) -> bool:
     """Whether the next node adds the partial sums in its own launch (see `taken`)."""
     after = low.following.get(node.outputs[0])
     adds = after is not None and ops.traits(after.op).adds_parts

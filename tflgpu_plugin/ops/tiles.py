@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tflgpu_plugin.ir import Target
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")

@@ -16,7 +16,15 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Shape
 from tflgpu_plugin.ir.extent import Extent
-from tflgpu_plugin.ir.symbolic import hashed, integer, is_symbolic
+from tflgpu_plugin.ir.symbolic import (
+    hashed,
+    integer,
+    is_symbolic,
+    larger,
+    several,
+    smaller,
+    surely_equal,
+)  # fmt: skip
 from tflgpu_plugin.ops.axes import Axis, aligned, halved, merged
 
 
@@ -56,8 +64,9 @@ class View:
         if axes is None or len(shape) != len(axes):
             return False
         return all(
-            axis.reach == 0
+            surely_equal(axis.reach, 0)
             or (axis.stride % stride == 0 and abs(axis.stride) * axis.reach < extent * stride)
+            or axis.reach == 0
             for axis, extent, stride in zip(axes, shape, row_strides(shape), strict=True)
         )
 
@@ -228,16 +237,19 @@ def coordinates(view: View, extents: Sequence[int]) -> Coordinates | None:
         return Coordinates(axes, ((0,) * len(extents),) * len(axes), (0,) * len(extents))
     firsts, reaches = [axis.ends[0] for axis in axes], [axis.reach for axis in axes]
     pairs = zip(axes, reaches, strict=True)
-    steps = tuple(_digits(axis.stride if reach else 0, extents, strides) for axis, reach in pairs)
+    steps = tuple(
+        _digits(0 if surely_equal(reach, 0) else axis.stride, extents, strides)
+        for axis, reach in pairs
+    )
     corner = view.offset + sum(axis.stride * n for axis, n in zip(axes, firsts, strict=True))
     if not 0 <= corner < prod(extents):
         return None
     starts = list(_digits(corner, extents, strides))
     for k, extent in enumerate(extents):
         reach = [row[k] * n for row, n in zip(steps, reaches, strict=True)]
-        if starts[k] + sum(n for n in reach if n < 0) < 0:
+        if starts[k] + sum(smaller(n, 0) for n in reach) < 0:
             return None
-        if starts[k] + sum(n for n in reach if n > 0) >= extent:
+        if starts[k] + sum(larger(n, 0) for n in reach) >= extent:
             return None
         starts[k] -= sum(row[k] * n for row, n in zip(steps, firsts, strict=True))
     return Coordinates(axes, steps, tuple(starts))
@@ -248,7 +260,7 @@ def _digits(number: int, extents: Sequence[int], strides: Sequence[int]) -> tupl
     1."""
     found, left = [], abs(number)
     for extent, stride in zip(extents, strides, strict=True):
-        steps = left // stride if extent > 1 else 0
+        steps = left // stride if several(extent) else 0
         left -= steps * stride
         found.append(steps if number > 0 else -steps)
     return tuple(found)
@@ -261,7 +273,7 @@ def _split(axis: Axis, extents: Sequence[int], strides: Sequence[int]) -> list[A
         return [axis]
     for extent, stride in zip(extents, strides, strict=True):
         step, rest = divmod(abs(axis.stride), stride)
-        if extent == 1 or step == 0:
+        if surely_equal(extent, 1) or step == 0:
             continue
         if rest or extent % step or step * (axis.stop - 1 - axis.low) < extent:
             return [axis]
@@ -309,7 +321,7 @@ def part(shape: Shape, axis: int, start: int, extent: int) -> View:
 
 def padded(shape: Shape, margins: Sequence[tuple[int, int]], value: float = 0.0) -> View:
     """Returns the view with these numbers of elements added before and after each axis."""
-    strides = [n if e > 1 else 0 for e, n in zip(shape, row_strides(shape), strict=True)]
+    strides = [n if several(e) else 0 for e, n in zip(shape, row_strides(shape), strict=True)]
     axes = tuple(
         Axis(before + extent + after, stride, before, before + extent)
         for extent, stride, (before, after) in zip(shape, strides, margins, strict=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tflgpu_plugin.ir import Geometry, Refusal, Shape, Target
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.symbolic import i32
 
 BUSY_THREADS = 1 << 15  # threads that fill a large GPU

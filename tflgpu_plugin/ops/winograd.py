@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Node, Shape, Target
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.convolution import Convolution

@@ -11,7 +11,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Shape, Target
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.convolution import Convolution
 from tflgpu_plugin.ops.lowering import Constant

@@ -182,7 +182,8 @@ class Instance:
         bindings, launches = list[Any](), list[tuple[Any, ...]]()
         for made in plan.dispatches:
             pipeline = self.program.pipelines[made.pipeline]
-            launches.append((pipeline, len(bindings), made.uniform_offset, *made.groups))
+            sizes = *made.groups, made.optional
+            launches.append((pipeline, len(bindings), made.uniform_offset, *sizes))
             bindings += [self.buffers[number] for number in made.buffers]
         dispatches = ffi.new("tg_dispatch_spec[]", launches)
         labels = ffi.new("char[]", self.labels.encode())

@@ -281,7 +281,7 @@ tg_buffer *tgi_staging_create(tg_device *device, uint64_t bytes, WGPUBufferUsage
 void tgi_buffer_count(tg_buffer *buffer, uint64_t number, tg_memory *out);
 /* Reads a buffer and waits for it; `staging` is a buffer that can be mapped, perhaps the same. */
 int tgi_buffer_read(tg_buffer *buffer, tg_buffer *staging, void *data, uint64_t bytes, tg_error *err);
-/* Writes any number of bytes, padded with zeros to a multiple of 4; with the lock held and a scope open. */
+/* Writes any number of bytes, padded with zeros to a multiple of 16; with the lock held and a scope open. */
 void tgi_write_padded(tg_buffer *buffer, const void *data, uint64_t bytes);
 /* The part of a buffer that a kernel reads or writes at a binding. */
 typedef struct tgi_view {
@@ -302,9 +302,11 @@ typedef struct tgi_step {
   WGPUBindGroup group;             /* NULL: there are no workgroups, and the step is skipped */
   uint32_t groups[3];              /* workgroups along x, y, z; under the replay's run lock */
   uint32_t made[3];                /* the workgroups with which the replay was created */
+  bool is_idle;                    /* it has no workgroups in runs of the present shapes */
   size_t first_binding;            /* in the replay's list */
   uint32_t uniform_offset;
 } tgi_step;
+void tgi_note_idle(tgi_step *step);   /* after `groups` has changed */
 
 /* Timestamps of a run: none, before the first dispatch and after each, or before the first and twice after the last. */
 typedef enum tgi_timestamping { TGI_NO_TIMESTAMPS, TGI_EACH, TGI_ENDS } tgi_timestamping;

@@ -104,6 +104,8 @@ WGPUBindGroup tgi_bind(const tg_pipeline *pipeline, const tgi_view *views) {
   return W(DeviceCreateBindGroup)(pipeline->device->wgpu, &descriptor);
 }
 
+void tgi_note_idle(tgi_step *step) { step->is_idle = !(step->groups[0] && step->groups[1] && step->groups[2]); }
+
 void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, const WGPUBindGroup *groups, size_t count,
                       tgi_timestamping timestamping, WGPUQuerySet queries) {
   WGPUComputePassEncoder pass = W(CommandEncoderBeginComputePass)(encoder, NULL);
@@ -111,7 +113,7 @@ void tgi_encode_steps(WGPUCommandEncoder encoder, const tgi_step *steps, const W
   if (timestamping) W(ComputePassEncoderWriteTimestamp)(pass, queries, 0);
   for (size_t i = 0; i < count; i++) {
     const tgi_step *step = &steps[i];
-    if (step->group) {
+    if (step->group && !step->is_idle) {
       if (step->pipeline != current) W(ComputePassEncoderSetPipeline)(pass, step->pipeline->wgpu);
       current = step->pipeline;
       W(ComputePassEncoderSetBindGroup)(pass, 0, groups && groups[i] ? groups[i] : step->group, 0, NULL);

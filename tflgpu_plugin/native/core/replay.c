@@ -105,7 +105,7 @@ static void bind_steps(tg_replay *replay, const tg_replay_spec *spec) {
     const tg_dispatch_spec *dispatch = &spec->dispatches[i];
     tgi_step *step = &replay->steps[i];
     tgi_step_views(replay, step, views);
-    if (dispatch->x && dispatch->y && dispatch->z) step->group = tgi_bind(step->pipeline, views);
+    if (dispatch->optional || (dispatch->x && dispatch->y && dispatch->z)) step->group = tgi_bind(step->pipeline, views);
   }
 }
 
@@ -115,6 +115,7 @@ static void set_sizes(tg_replay *replay, const tg_replay_spec *spec) {
     const uint32_t groups[] = {dispatch->x, dispatch->y, dispatch->z};
     memcpy(replay->steps[i].groups, groups, sizeof groups);
     memcpy(replay->steps[i].made, groups, sizeof groups);
+    tgi_note_idle(&replay->steps[i]);
   }
 }
 

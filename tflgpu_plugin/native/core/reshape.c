@@ -13,7 +13,9 @@ static void put_numbers(tg_replay *replay, const tgi_symbols *symbols, const int
   for (size_t i = 0; i < tables->word_count; i++) put_word(replay, &tables->words[i], registers[tables->words[i].reg]);
   for (size_t i = 0; i < tables->group_count; i++) {
     const tg_group *group = &tables->groups[i];
-    replay->steps[group->dispatch].groups[group->axis] = (uint32_t)registers[group->reg];
+    tgi_step *step = &replay->steps[group->dispatch];
+    step->groups[group->axis] = (uint32_t)registers[group->reg];
+    tgi_note_idle(step);
   }
 }
 

@@ -174,7 +174,7 @@ bool tgi_symbols_apply(const tgi_symbols *symbols, const int32_t *shapes, size_t
     fits = is_in_range(tables->words[i].kind, registers[tables->words[i].reg]);
   for (size_t i = 0; fits && i < tables->group_count; i++) {
     int64_t groups = registers[tables->groups[i].reg];
-    fits = groups > 0 && groups <= symbols->max_groups;
+    fits = groups >= tables->groups[i].least && groups <= symbols->max_groups;
   }
   for (size_t i = 0; fits && i < tables->size_count; i++) {
     const tg_size *size = &tables->sizes[i];

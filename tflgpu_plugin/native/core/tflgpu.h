@@ -128,7 +128,7 @@ typedef struct tg_dispatch_spec {
   tg_pipeline *pipeline;
   uint32_t first_binding;          /* index into tg_replay_spec.bindings; the pipeline has the number of bindings */
   uint32_t uniform_offset;         /* offset in the uniform buffer for binding 'u', a multiple of 256 */
-  uint32_t x, y, z;                /* workgroups */
+  uint32_t x, y, z, optional;      /* workgroups; whether other shapes may need another number where there are none */
 } tg_dispatch_spec;
 
 typedef struct tg_port_spec {
@@ -192,8 +192,8 @@ void tg_replay_counters(tg_replay *replay, tg_counters *out);
 
 /* How a plan depends on the shapes of a run. Registers are int64: first the symbols, then the constants, then one per formula.
  * A plan does not apply to shapes with which a guard fails, a formula overflows or divides by zero, a word does not fit its type,
- * an extent or a port's bytes are negative or larger than int32 or the port's buffer, or a number of workgroups is 0 or over
- * the adapter's limit. A quotient is rounded down; the sign of a remainder is that of its divisor. */
+ * an extent or a port's bytes are negative or larger than int32 or the port's buffer, or a number of workgroups is too small or
+ * over the adapter's limit. A quotient is rounded down; the sign of a remainder is that of its divisor. */
 enum { TG_PLUS, TG_TIMES, TG_QUOTIENT, TG_REMAINDER, TG_ROUNDED_UP, TG_LARGER, TG_SMALLER };
 enum { TG_ZERO, TG_NOT_ZERO, TG_NOT_NEGATIVE };
 enum { TG_U32, TG_I32, TG_F32 };
@@ -201,7 +201,7 @@ typedef struct tg_place { uint32_t position, reg; } tg_place;      /* position o
 typedef struct tg_formula { uint32_t operation, a, b; } tg_formula;   /* operands: earlier registers */
 typedef struct tg_guard { uint32_t kind, reg; } tg_guard;
 typedef struct tg_word { uint32_t offset, reg, kind; } tg_word;    /* offset in the uniforms, a multiple of 4 */
-typedef struct tg_group { uint32_t dispatch, axis, reg; } tg_group;   /* workgroups */
+typedef struct tg_group { uint32_t dispatch, axis, reg, least; } tg_group;   /* workgroups: at least this number, 0 or 1 */
 typedef struct tg_size { uint32_t port, reg; } tg_size;            /* bytes of a port: inputs, then outputs, then states */
 
 typedef struct tg_symbols {

@@ -15,7 +15,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, EpilogueOp, Geometry, Graph, Node, geometry
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops import concat, io_layout, movement
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
@@ -57,7 +57,9 @@ def join_convolutions(graph: Graph) -> Graph:
             groups.setdefault(_kind(e, branch), []).append(replace(branch, into=into))
     for found in groups.values():
         branches = _together(uses.readers, found)
-        if len(branches) > 1 and sum(each.weights.size for each in branches) <= MAX_JOINED:
+        if len(branches) < 2 or sum(each.weights.size for each in branches) > MAX_JOINED:
+            continue
+        if geometry(e.shape(branches[0].node.outputs[0])).batch == 1:  # asked last: it may guard
             _join(e, branches)
     return graph if e.nodes == list(graph.nodes) else e.finish()
 
@@ -72,20 +74,14 @@ def _kind(e: Rewriter, branch: _Branch) -> tuple[object, ...]:
 
 
 def _branch(uses: DefUse, node: Node) -> _Branch | None:
-    """Returns a small, dense convolution with a batch of one as a branch, None for any other
-    node."""
+    """Returns a small, dense convolution as a branch, None for any other node."""
     e, output, weights = uses.e, node.outputs[0], uses.e.data(node.operand(1))
     x, made = e.shape(node.operand()), e.shape(output)
     if weights is None or weights.dtype.kind != "f" or node.attributes.get("filters_last"):
         return None
     if not uses.plain(node) or any(t is not None for t in node.inputs[BIAS:]):
         return None
-    stored = geometry(made)
-    if (
-        not (stored.batch == 1 and _is_small(stored))
-        or weights.shape[-1] != x[-1]
-        or e.tensors[output].counted
-    ):
+    if not _is_small(geometry(made)) or weights.shape[-1] != x[-1] or e.tensors[output].counted:
         return None
     if any(each.op in kernels.EXACT for each in node.epilogue):
         return None

@@ -37,12 +37,14 @@ def join_dense(graph: Graph) -> Graph:
     place."""
     e = Rewriter(graph)
     uses = DefUse(e)
-    by_input: dict[int, list[_Layer]] = {}
+    by_input: dict[int, list[Node]] = {}
     for node in graph.nodes:
-        layer = _layer(uses, node) if node.op == "fully_connected" else None
-        if layer is not None:
-            by_input.setdefault(node.operand(), []).append(layer)
-    for x, layers in by_input.items():
+        if node.op == "fully_connected":
+            by_input.setdefault(node.operand(), []).append(node)
+    for x, nodes in by_input.items():
+        # A node alone is not looked at, since that guards whether its batch is one.
+        found = [_layer(uses, node) for node in nodes] if len(nodes) > 1 else []
+        layers = [layer for layer in found if layer is not None]
         if len(layers) > 1 and sum(layer.weights.size for layer in layers) <= MAX_JOINED:
             _join(e, x, layers)
     return graph if e.nodes == list(graph.nodes) else e.finish()

@@ -12,7 +12,7 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, Shape
-from tflgpu_plugin.ir.extent import chooses
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.symbolic import example
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.def_use import DefUse
