@@ -193,3 +193,25 @@ def averages(op: str, window: tuple[int, int], number: int) -> tuple[Case, list[
 def test_averages(op: str, host_name: str, book: Book) -> None:
     made = (averages(op, window, number) for window in WINDOWS for number in range(1, 5))
     judged(op, made, host_name, book)
+
+
+# ---- softmax -------------------------------------------------------------------------------------
+
+BETAS, DEPTHS = (1.0, 0.3, 2.0), (5, 1000, 17, 1)
+
+
+def shares(number: int) -> tuple[Case, list[Array]]:
+    """Returns rows of numbers that lie close together, far apart, and at both ends."""
+    chance, depth = np.random.default_rng(number), DEPTHS[number % 4]
+    feed = chance.integers(-(2**15), 2**15, (64, depth)).astype(np.int16)
+    feed[::3] >>= 8
+    feed[1], feed[2, -1:] = 2**15 - 1, -(2**15)
+    scale = (3e-4, 2.0**-12, 1e-5, 2e-3, 0.1)[number % 5]
+    given = Input(feed.shape, SHORT, quantization=held(scale))
+    return Case(f"{number}", "SOFTMAX", 3, (given,), "SoftmaxOptions",
+                {"beta": BETAS[number % 3]}, output_type=SHORT,
+                output_quantization=held(2.0**-15)), [feed]  # fmt: skip
+
+
+def test_softmax(host_name: str, book: Book) -> None:
+    judged("SOFTMAX", (shares(number) for number in range(20)), host_name, book)

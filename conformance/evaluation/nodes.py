@@ -65,7 +65,8 @@ def _squeeze_excite(
 
 MORE: dict[str, Callable[..., Any]] = {
     **steps.QUANTIZED, "times_factor": steps.times_factor,
-    "lookup": steps.lookup, "wide_total": REFERENCES["wide_total"],
+    "lookup": steps.lookup,
+    **{name: REFERENCES[name] for name in ("softmax_place", "softmax_share", "wide_total")},
     "concat": lambda *parts, axis: np.concatenate(parts, axis=axis),
     "stack": lambda *parts, axis: np.stack(parts, axis=axis),
     "logical_and": np.logical_and,

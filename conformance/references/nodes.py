@@ -106,6 +106,20 @@ def _wide_total(
     return np.asarray(np.clip(found, int(least), int(most)).astype(np.float64) * scale)
 
 
+def _softmax_place(sums: Array) -> Array:
+    """Returns the place of a sum in the reciprocals of the numbers from 1 to 2: the first 17 bits
+    after its leading zeros, rounded."""
+    wide = sums.astype(np.int64)
+    left = 31 - np.floor(np.log2(wide)).astype(np.int64) - 1
+    return np.asarray(np.clip(((wide << left) + (1 << 13) >> 14) - 98304, -(2**15), 2**15 - 1))
+
+
+def _softmax_share(powers: Array, parts: Array, sums: Array, scale: float) -> Array:
+    right = np.floor(np.log2(sums.astype(np.float64))).astype(np.int64)
+    product = np.rint(powers).astype(np.int64) * np.rint(parts).astype(np.int64)
+    return np.asarray(np.clip(product + (1 << right - 1) >> right, 0, 2**15 - 1) * scale)
+
+
 def _one_hot(indices: Array, depth: Array, on: Array, off: Array, axis: int,
              wraps: bool = False) -> Array:  # fmt: skip
     count = int(depth.reshape(-1)[0])
@@ -500,6 +514,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
     "digit": _digit, "lookup": _lookup, "wide_total": _wide_total,
+    "softmax_place": _softmax_place, "softmax_share": _softmax_share,
     "one_hot": _one_hot, "times_factor": times_factor,
     "reshape": _reshape,
     "rfft": lambda x, lengths: np.fft.rfft2(x, tuple(int(n) for n in lengths)),

@@ -39,6 +39,7 @@ BEYOND_SHORT = {
         *("average_5x7_same", "average_half_of_33x33", "average_global_65x65_channels_3"),
         *("average_global_70001_rows", "average_sum_over_65504"),
     ),
+    "SOFTMAX": ("rank_6",),
     "MEAN": (
         *("image_positive_70000", "all_positive_66049", "all_positive_1000003", "rank_1_keep"),
     ),

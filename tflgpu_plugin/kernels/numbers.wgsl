@@ -183,6 +183,16 @@ fn sum_in_fixed_point(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f
           + fixed_point(vec4i(units_in(e, b.x)) << vec4u(bits), b);
   return cut(vec4f(fixed_point(sum, y)), least, most) * y.x;
 }
+// The parts of a softmax of int16: tensorflow/lite/kernels/internal/reference/softmax.h.
+fn softmax_place(sum: vec4i) -> vec4f {
+  let shifted = ((vec4u(sum) << (countLeadingZeros(vec4u(sum)) - vec4u(1u))) + vec4u(8192u)) >> vec4u(14u);
+  return vec4f(clamp(vec4i(shifted) - vec4i(98304), vec4i(-32768), vec4i(32767)));
+}
+fn softmax_share(v: vec4f, e: vec4f, sum: vec4i) -> vec4f {
+  let right = vec4u(31u) - countLeadingZeros(vec4u(max(sum, vec4i(2))));
+  let product = vec4i(v) * vec4i(e) + (vec4i(1) << (right - vec4u(1u)));
+  return vec4f(clamp(product >> right, vec4i(0), vec4i(32767)));
+}
 // The digit of an int16 number (v over unit) after `before` bits: of so many bits, with a sign; the last one is what is left.
 fn short_digit(v: vec4f, unit: f32, before: u32, bits: u32, last: bool) -> vec4f {
   let half = vec4i(1i << (bits - 1u));

@@ -1,18 +1,26 @@
-"""`lookup(x, numbers [65536]): scale` returns the value that a table has for each int16 number,
+"""`lookup(x, table [65536]): scale` returns the value that a table has for each int16 number,
 from -32768 on; x holds multiples of `scale`. Passes make it of functions that hosts compute for
 int16 by tables between whose entries they interpolate; here the table has the host's result for
 each number.
 
-The functions below return these results as stored numbers."""
+The functions below return these results as stored numbers.
+
+A softmax of int16 has two tables (`SoftmaxInt16` of
+tensorflow/lite/kernels/internal/reference/softmax.h), one of them by the sum of exponentials:
+`softmax_place(sum)`, an int32, is the place in that table, and `softmax_share(exponential,
+reciprocal, sum): scale` the result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, quantization
+from tflgpu_plugin.ir.quantization import fixed_point
+from tflgpu_plugin.ops.elementwise import lower_pair, shapes
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.ops.quantized_short import LEAST, MOST, power_of_two
 from tflgpu_plugin.ops.table import GATE, Op, same_shape
@@ -94,26 +102,32 @@ def interpolated(
     function: Callable[[Array, np.float32], Array],
 ) -> Callable[[Graph, Node], Array]:
     """Returns the function that makes the table of a function of float32 values and the scale of
-    the result, as `LUTPopulate` and `LUTLookup` of tensorflow/lite/kernels/internal/common.h."""
+    the result."""
 
     def made(graph: Graph, node: Node) -> Array:
+        x, y = (Single(scale) for scale in _scales(graph, node))
         with np.errstate(over="ignore", invalid="ignore"):
-            return entries(*(Single(scale) for scale in _scales(graph, node)))
-
-    def entries(x: np.float32, y: np.float32) -> Array:
-        low, high = x * Single(LEAST), x * Single(MOST)
-        step = (high - low) / Single(STEPS)
-        inverse = Single(COUNT) / (y * Single(MOST) - y * Single(LEAST))
-        start = low + np.arange(STEPS, dtype=Single) * step
-        after = low + np.arange(1, STEPS + 1, dtype=Single) * step
-        values, middle, later = (function(at, y) for at in (start, start + step / Single(2), after))
-        sample = _away(values * inverse)
-        bias = _away((_away((later * inverse + sample) / Single(2)) - _away(middle * inverse)) / 2)
-        last = _away(function(np.array([high], Single), y) * inverse)
-        found = np.clip(np.concatenate([sample - bias, last]), LEAST, MOST)
-        return _looked_up(np.nan_to_num(found, nan=0).astype(np.int64))
+            return populated(lambda values: function(values, y), x, 0, y)
 
     return made
+
+
+def populated(function: Callable[[Array], Array], x: Any, zero: int, y: Any) -> Array:
+    """Returns the results of `LUTPopulate` and `LUTLookup` of
+    tensorflow/lite/kernels/internal/common.h, for inputs of scale `x` and this zero point and
+    results of scale `y`, computed in the type of both scales."""
+    kind = type(x)
+    low, high = x * kind(LEAST - zero), x * kind(MOST - zero)
+    step = (high - low) / kind(STEPS)
+    inverse = kind(COUNT) / (y * kind(MOST) - y * kind(LEAST))
+    start = low + np.arange(STEPS, dtype=kind) * step
+    after = low + np.arange(1, STEPS + 1, dtype=kind) * step
+    values, middle, later = (function(at) for at in (start, start + step / kind(2), after))
+    sample = _away(values * inverse)
+    bias = _away((_away((later * inverse + sample) / kind(2)) - _away(middle * inverse)) / 2)
+    last = _away(function(np.array([high], kind)) * inverse)
+    found = np.clip(np.concatenate([sample - bias, last]), LEAST, MOST)
+    return _looked_up(np.nan_to_num(found, nan=0).astype(np.int64))
 
 
 def _looked_up(entries: Array) -> Array:
@@ -124,10 +138,10 @@ def _looked_up(entries: Array) -> Array:
 
 
 def _away(values: Array) -> Array:
-    """Returns the nearest integers as float32, halves away from zero."""
+    """Returns the nearest integers as floats of the same type, halves away from zero."""
     whole = np.trunc(values)
     more = np.abs(values - whole) >= 0.5
-    return np.asarray(whole + np.where(more, np.sign(values), 0), Single)
+    return np.asarray(whole + np.where(more, np.sign(values), 0), values.dtype)
 
 
 def _exp(values: Array, unit: np.float32) -> Array:
@@ -149,6 +163,46 @@ def _log(values: Array, unit: np.float32) -> Array:
 exp, inverse_root, log = (interpolated(each) for each in (_exp, _inverse_root, _log))
 
 
+@cache
+def reciprocals() -> Array:
+    """Returns 2^15 / (1 + x) for x of 0 to 1, which the numbers of int16 stand for."""
+    unit = np.float64(1.0 / (COUNT - 1))
+    return populated(lambda x: np.asarray(1.0 / (1.0 + x)), unit, LEAST, 2 * unit)
+
+
+@cache
+def exponentials(factor: float) -> Array:
+    """Returns 2^15 exp(-10 f d / 65535) for differences d of 65,535 to 0, times a factor f in fixed
+    point."""
+    unit = np.float64(1.0 / (COUNT - 1))
+    table = populated(np.exp, 10 * unit, MOST, 2 * unit)
+    (fraction,), (shift,) = fixed_point(np.array([factor]))
+    differences = numbers() - MOST
+    # `MultiplyByQuantizedMultiplier` of numbers of 32 bits: rounds twice.
+    left, right = max(int(shift), 0), max(-int(shift), 0)
+    product = differences * (1 << left) * int(fraction)
+    nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
+    high = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
+    scaled = np.sign(high) * ((np.abs(high) + (1 << right >> 1)) >> right)
+    return np.asarray(table[np.clip(scaled + MOST, LEAST, MOST) - LEAST])
+
+
+def lower_place(low: Lowering, node: Node) -> None:
+    """Records the place in `reciprocals` of a sum of exponentials."""
+    lower_pair(low, node, "softmax_place(v)")
+
+
+def lower_share(low: Lowering, node: Node) -> None:
+    """Records an exponential times a reciprocal, by the sum of the exponentials."""
+    unit = {"unit": float(node.attributes["scale"])}
+    lower_pair(low, node, "softmax_share(v, e, w) * p.unit", unit)
+
+
+def accepted(graph: Graph, node: Node, target: Target) -> Refusal | None:
+    """Accepts every node, since only passes make them."""
+    return None
+
+
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Requires a constant with a value for each number of int16."""
     table = graph.constant(node.operand(1))
@@ -166,8 +220,12 @@ def lower(low: Lowering, node: Node) -> None:
     )
 
 
-ATTRIBUTES = "scale!"
+ATTRIBUTES = {"lookup": "scale!", "softmax_share": "scale!"}
 OPS = (
     Op("lookup", refuse, same_shape, lower, "exact", kind="elementwise", fuses=True,
        follows="elementwise", operands="xx", errors=GATE),
+    Op("softmax_place", accepted, same_shape, lower_place, "exact", types=("f32", "i32"),
+       kind="elementwise", follows="elementwise"),
+    Op("softmax_share", accepted, shapes, lower_share, "exact", types=("f32", "i32"),
+       kind="elementwise", follows="elementwise", operands="xxx"),
 )  # fmt: skip

@@ -115,10 +115,19 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def refuse_short(graph: Graph, node: Node) -> Refusal | None:
+    """Refuses int16 of more axes than the kernels take, or rows whose sums may exceed int32."""
+    shape = graph.shape(node.operand())
+    if len(shape) <= MAX_AXES and shape[-1] < 1 << 16:
+        return None
+    said = f"A softmax of int16 has up to {MAX_AXES} axes, the last of fewer than 65,536 numbers."
+    return Refusal("shape.unsupported", said)
+
+
 ATTRIBUTES = "axis beta!"
 OPS = (
     Op(
         "softmax", refuse, same_shape, FORMS, "transcendental", work=elements(4), kind="reduction",
-        fuses=True, decompose=decompose, accumulates=False, follows="last",
+        fuses=True, decompose=decompose, accumulates=False, follows="last", short=refuse_short,
     ),
 )  # fmt: skip

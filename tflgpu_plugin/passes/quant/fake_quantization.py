@@ -27,7 +27,7 @@ from tflgpu_plugin.ir import (
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.ops.reduce_forms import reduced_axes
-from tflgpu_plugin.passes.quant import requantize, wide_sums
+from tflgpu_plugin.passes.quant import requantize, short_softmax, wide_sums
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 EVERYTHING = (-inf, inf)
@@ -64,7 +64,7 @@ class _Simulation:
                 epilogue = epilogue[:-1]
             levels = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, epilogue=epilogue)
-            for rewrite in (wide_sums.split, wide_sums.reduced):
+            for rewrite in (wide_sums.split, wide_sums.reduced, short_softmax.split):
                 if (parts := rewrite(self.e, self.graph, plain, levels)) is not None:
                     return parts
             if not epilogue and (found := self._looked_up(plain, levels)) is not None:
