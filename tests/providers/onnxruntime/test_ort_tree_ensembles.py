@@ -16,7 +16,7 @@ from tests.support.classical_models import (
     reason,
     unknown_rows,
 )
-from tests.support.onnx_models import Array
+from tests.support.onnx_models import Array, cpu, places, session
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -217,3 +217,50 @@ def test_sets() -> None:
 def test_functions_that_the_host_numbers_in_its_own_way() -> None:
     for transform in (1, 2):
         assert "post_transform" in reason(newer(np.zeros(4), transform=transform))
+
+
+def between(classes: int, **more: Any) -> bytes:
+    """Returns a Scaler, a classifier, and a Normalizer of its scores."""
+    from onnx import TensorProto, helper
+
+    grower = Trees(11, 5, MODES[:1])
+    for tree in range(6):
+        grower.grow(tree, 4, range(classes))
+    given = grower.attributes("class") | more
+    domain = "ai.onnx.ml"
+    nodes = [
+        helper.make_node("Scaler", ["x"], ["a"], domain=domain, scale=[1.5] * 5, offset=[0.1] * 5),
+        helper.make_node("TreeEnsembleClassifier", ["a"], ["l", "z"], domain=domain, **given),
+        helper.make_node("Normalizer", ["z"], ["y"], domain=domain, norm="L1"),
+    ]
+    label = TensorProto.STRING if "classlabels_strings" in given else TensorProto.INT64
+    kinds = {"l": label, "y": TensorProto.FLOAT}
+    graph = helper.make_graph(
+        nodes, "test", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 5])],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(domain, 3)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return bytes(made.SerializeToString())
+
+
+def test_what_reads_scores_beside_labels_that_are_texts() -> None:
+    data = between(3, classlabels_strings=["a", "b", "c"])
+    x = np.random.default_rng(12).normal(size=(9, 5)).astype(np.float32)
+    ours = session(data)
+    where = places(ours)
+    assert where["ai.onnx.ml:TreeEnsembleClassifier"] == "cpu"
+    assert where["ai.onnx.ml:Normalizer"] == "gpu"
+    got, wanted = (s.run(None, {"x": x}) for s in (ours, cpu(data)))
+    assert (got[0] == wanted[0]).all()
+    np.testing.assert_allclose(got[1], wanted[1], atol=1e-5)
+
+
+def test_features_keep_their_precision_where_others_need_not() -> None:
+    """A feature that is rounded takes another path through a tree."""
+    data = between(3, classlabels_int64s=[0, 1, 2])
+    x = np.random.default_rng(13).normal(size=(40_000, 5)).astype(np.float32)
+    ours = session(data, is_precision_loss_allowed=1)
+    got, wanted = (s.run(None, {"x": x}) for s in (ours, cpu(data)))
+    assert set(places(ours).values()) == {"gpu"} and (got[0] == wanted[0]).all()
+    np.testing.assert_allclose(got[1], wanted[1], atol=2e-3)
