@@ -13,6 +13,7 @@ from conformance.node_cases import NodeCase
 
 CASES: list[Case] = []
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+FUNCTIONS = ("gate_function", "content_function", "state_function")
 ABSENT = {"lstm": 4, "gru": 1, "rnn": 0}  # optional parts before the lengths
 WAYS: dict[str, dict[str, Any]] = {
     "forward": {}, "backward": {"reverse": True}, "batch_axis_first": {"time_axis": 1},
@@ -47,6 +48,13 @@ def layer(
         name, op, reads, attributes, outputs=3 if op == "lstm" else 2,
         terms=wide * min(steps, 4), refused=refused,
     )  # fmt: skip
+
+
+def functions(op: str, *names: str, **attributes: Any) -> NodeCase:
+    """Returns a case with these functions of gates, new content and (of an LSTM) state."""
+    given: dict[str, Any] = dict(zip(FUNCTIONS[: 3 if op == "lstm" else 2], names, strict=False))
+    name = "_".join(("functions", *attributes, *given.values()))
+    return layer(name, op, 3, 2, 6, **given, **attributes)
 
 
 def peepholes(units: int) -> Input:
@@ -113,6 +121,10 @@ NODES = [
       for n in (1, 4, 5, 17)),
     layer("linear_bare", "gru", 3, 2, 6, linear=True),
     layer("reversed", "gru", 5, 2, 6, reverse=True, time_axis=1),
+    *(functions(op, *names, **more)
+      for op, more in (("lstm", {}), ("gru", {}), ("gru", {"linear": True}))
+      for names in (("relu", "tanh", "tanh"), ("tanh", "relu", "logistic"),
+                    ("logistic", "logistic", "relu"))),
     layer("gate_clip", "gru", 4, 2, 6, gate_clip=0.5),
     layer("linear_gate_clip", "gru", 4, 2, 6, gate_clip=0.5, linear=True),
     layer("units_256", "gru", 2, 1, 256, scale=0.1),

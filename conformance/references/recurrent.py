@@ -116,7 +116,13 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
          gates: str = "ifco",
          time_axis: int = 0, reverse: bool = False, cell_clip: float = 0.0,
          projection_clip: float = 0.0, gate_clip: float = 0.0,
-         levels: tuple[tuple[float, float, float], ...] = ()) -> tuple[Array, ...]:  # fmt: skip
+         levels: tuple[tuple[float, float, float], ...] = (), gate_function: str = "logistic",
+         content_function: str = "tanh",
+         state_function: str = "tanh") -> tuple[Array, ...]:  # fmt: skip
+    gated, content, leaving = (
+        ACTIVATIONS[name] for name in (gate_function, content_function, state_function)
+    )
+
     def fixed(v: Array, scale: float) -> Array:
         return _on(v, (scale, -32768, 32767)) if levels else v
 
@@ -133,13 +139,13 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
     for t in order:
         parts = np.split(_cut(moved[t] + h @ r.T, gate_clip), len(gates), axis=1)
         part = dict(zip(gates, parts, strict=True))
-        forget = function(logistic, part["f"] + holes[1] * c, "f")
+        forget = function(gated, part["f"] + holes[1] * c, "f")
         enter = 1 - forget
         if "i" in part:
-            enter = function(logistic, part["i"] + holes[0] * c, "i")
-        new = fixed(enter * function(np.tanh, part["c"], "c"), step)
+            enter = function(gated, part["i"] + holes[0] * c, "i")
+        new = fixed(enter * function(content, part["c"], "c"), step)
         c = _cut(fixed(rounded(fixed(forget * c, step)) + rounded(new), step), cell_clip)
-        h = function(logistic, part["o"] + holes[2] * c, "o") * fixed(np.tanh(c), 2**-15)
+        h = function(gated, part["o"] + holes[2] * c, "o") * fixed(leaving(c), 2**-15)
         h = _on(h, levels[0]) if levels else h
         if projection is not None:
             h = _cut(h @ projection.T + (0 if bias is None else bias), projection_clip)
@@ -150,19 +156,21 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
 @both_ways
 @each_length(4, 1)
 def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = False,
-        time_axis: int = 0, reverse: bool = False,
-        gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+        time_axis: int = 0, reverse: bool = False, gate_clip: float = 0.0,
+        gate_function: str = "logistic",
+        content_function: str = "tanh") -> tuple[Array, ...]:  # fmt: skip
+    gated, content = ACTIVATIONS[gate_function], ACTIVATIONS[content_function]
     moved, order = _steps(z, time_axis, reverse)
     units, results = h.shape[1], dict[int, Array]()
     for t in order:
         straight = _cut(moved[t][:, : 2 * units] + h @ r[: 2 * units].T, gate_clip)
-        update, reset = logistic(straight[:, :units]), logistic(straight[:, units:])
+        update, reset = gated(straight[:, :units]), gated(straight[:, units:])
         own = r[2 * units :].T
         if linear:
             new = moved[t][:, 2 * units :] + reset * (h @ own + (0 if bias is None else bias))
         else:
             new = moved[t][:, 2 * units :] + (reset * h) @ own
-        h = rounded((1 - update) * np.tanh(_cut(new, gate_clip))) + rounded(update * h)
+        h = rounded((1 - update) * content(_cut(new, gate_clip))) + rounded(update * h)
         results[t] = h
     return _whole(results, time_axis), h
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, needs
+from tflgpu_plugin.ops.recurrent import FUNCTIONS
 from tflgpu_plugin.providers import Builder
 
 from .attention import as_integers, gathered
@@ -20,6 +21,7 @@ W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 PEEPHOLES = [0, 2, 1]  # input, output and forget gate reordered to input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
+LSTM_FUNCTIONS, GRU_FUNCTIONS = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh")
 
 # Returns (inputs of the op between the hidden state and the lengths, further attributes) for a
 # direction, or for both (None).
@@ -35,7 +37,8 @@ def lstm(e: Builder) -> list[int]:
             peephole = e.derived(
                 e.x(PEEPHOLE), "peephole", d, make=lambda p: p[d].reshape(3, -1)[PEEPHOLES]
             )
-        return (_state(e, CELL, d), peephole, None, None, None), {"gates": "iofc"}
+        functions = _functions(e, d, *LSTM_FUNCTIONS)
+        return (_state(e, CELL, d), peephole, None, None, None), {"gates": "iofc", **functions}
 
     return _layers(e, more)
 
@@ -49,7 +52,7 @@ def gru(e: Builder) -> list[int]:
             bias = e.derived(
                 e.x(B), "content", d, make=lambda b: np.ravel(b[_rows(d), -b.shape[1] // 6 :])
             )
-        return (bias,), {"linear": _linear(e)}
+        return (bias,), {"linear": _linear(e), **_functions(e, d, *GRU_FUNCTIONS)}
 
     return _layers(e, more)
 
@@ -58,6 +61,15 @@ def rnn(e: Builder) -> list[int]:
     """Builds RNN: Y and Y_h."""
     names = [NAMES[name] for name in _activations(e, ("tanh",))]
     return _layers(e, lambda e, d: ((), {"activation": names[d or 0]}))
+
+
+def _functions(e: Builder, d: int | None, *default: str) -> dict[str, str]:
+    """Returns attributes for the functions of direction `d` (None: both, which have the same) that
+    differ from the `default` ones."""
+    first = (d or 0) * len(default)
+    named = _activations(e, default)[first : first + len(default)]
+    pairs = zip(FUNCTIONS, named, default, strict=False)
+    return {name: NAMES[given] for name, given, usual in pairs if given != usual}
 
 
 def _linear(e: Builder) -> bool:
@@ -73,7 +85,11 @@ def _activations(e: Builder, default: Sequence[str]) -> list[str]:
     one direction."""
     given = e.host.attributes.get("activations") or ()
     names = [bytes(name).decode(errors="replace").lower() for name in given]
-    return names or [*default] * len(DIRECTIONS[_direction(e)])
+    return names or _usual(e, default)
+
+
+def _usual(e: Builder, default: Sequence[str]) -> list[str]:
+    return [*default] * len(DIRECTIONS[_direction(e)])
 
 
 def _time_axis(e: Builder) -> int:
@@ -268,24 +284,22 @@ def _fitting(gates: int, turned: bool = False) -> Condition:
     return needs("shape.mismatch", "Weights and biases of matching shapes.", fit)
 
 
-def _activated(*default: str, others: bool = False) -> Condition:
+def _activated(*default: str) -> Condition:
     def condition(e: Builder) -> Refusal | None:
         names = _activations(e, default)
-        fit = set(names) <= NAMES.keys()
-        if fit and (others or names == [*default] * (len(names) // len(default))):
+        if set(names) <= NAMES.keys() and len(names) >= len(_usual(e, default)):
             return None
         sentence = f"{e.host.title} with the activations {', '.join(names)} is not supported."
         return Refusal("activation.unsupported", sentence)
 
-    known = "tanh, sigmoid or relu" if others else ", ".join(default)
-    condition.__doc__ = f"The activations {known}."
+    condition.__doc__ = f"The activations {', '.join([*NAMES][:-1])} or {[*NAMES][-1]}."
     return condition
 
 
 LSTM = (
     *_CELL,
     _fitting(4),
-    _activated("sigmoid", "tanh", "tanh"),
+    _activated(*LSTM_FUNCTIONS),
     unset("No coupled gates (input_forget).", "input_forget"),
 )
 DYNAMIC_LSTM = (
@@ -300,5 +314,5 @@ DYNAMIC_LSTM = (
         ),
     ),
 )
-GRU = (*_CELL, _fitting(3), _activated("sigmoid", "tanh"))
-RNN = (*_CELL, _fitting(1), _activated("tanh", others=True))
+GRU = (*_CELL, _fitting(3), _activated(*GRU_FUNCTIONS))
+RNN = (*_CELL, _fitting(1), _activated("tanh"))

@@ -117,13 +117,16 @@ fn normalize(thread: u32, first: u32, count: u32) {
   workgroupBarrier();
 }
 {% endif %}
+{% if rectifies %}
+fn rectified(v: vec4f) -> vec4f { return keep_nan(v, max(v, vec4f(0.0))); }
+{% endif %}
 {% if cell == "lstm" %}
 fn leaving(q: u32, state: vec4f) -> vec4f {
   var to_leave = gate(p.leave, q);
 {% if peephole and not normalized %}
   to_leave += load_extra(2u * p.unit_slices + q) * state;
 {% endif %}
-  return in_hidden(part(logistic(entering(to_leave))) * part(tanh_exact(state)));
+  return in_hidden(part({{ gate_function }}(entering(to_leave))) * part({{ state_function }}(state)));
 }
 {% endif %}
 
@@ -154,13 +157,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     for (var row = p.straight + thread; row < p.rows; row += THREADS) {
       var a = load_bias({{ "second * p.units + " if both }}row - p.straight);
 {{ add_products("hidden") -}}
-      let reset = logistic(vec4f(cut(vec4f(gates[row - p.units]), -p.gate_clip, p.gate_clip))).x;
+      let reset = {{ gate_function }}(vec4f(cut(vec4f(gates[row - p.units]), -p.gate_clip, p.gate_clip))).x;
       gates[row] = entered(b, t, row) + reset * a;
     }
 {% else %}
     workgroupBarrier();
     for (var q = thread; q < p.depth; q += THREADS) {
-      between[q] = kept_lanes(q, logistic(gate(1u, q)) * hidden[q]);
+      between[q] = kept_lanes(q, {{ gate_function }}(gate(1u, q)) * hidden[q]);
     }
     workgroupBarrier();
 {{ gates_of("p.straight + ", "p.rows", "between") -}}
@@ -177,7 +180,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if peephole and not normalized %}
       to_forget += load_extra(p.unit_slices + q) * before;
 {% endif %}
-      let kept = part(logistic(entering(to_forget)));
+      let kept = part({{ gate_function }}(entering(to_forget)));
 {% if coupled %}
       let taken = vec4f(1.0) - kept;
 {% else %}
@@ -185,9 +188,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if peephole and not normalized %}
       to_enter += load_extra(q) * before;
 {% endif %}
-      let taken = part(logistic(entering(to_enter)));
+      let taken = part({{ gate_function }}(entering(to_enter)));
 {% endif %}
-      let content = part(tanh_exact(entering(gate(p.cell, q))));
+      let content = part({{ content_function }}(entering(gate(p.cell, q))));
       let state = cut(in_state(in_state(kept * before) + in_state(taken * content)), -p.cell_clip, p.cell_clip);
       between[q] = kept_lanes(q, state);
 {% if normalized %}
@@ -199,8 +202,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% endif %}
       let result = leaving(q, state);
 {% elif cell == "gru" %}
-      let update = logistic(gate(0u, q));
-      let result = (vec4f(1.0) - update) * tanh_exact(gate(2u, q)) + update * hidden[q];
+      let update = {{ gate_function }}(gate(0u, q));
+      let result = (vec4f(1.0) - update) * {{ content_function }}(gate(2u, q)) + update * hidden[q];
 {% else %}
       let v = gate(0u, q);
       let result = {{ activation }};

@@ -58,7 +58,8 @@ KINDS: Mapping[str, Kind] = {
         (NUMBER, "alpha beta bias bound cell_clip cubic_a empty epsilon extrapolation gamma "
                  "gate_clip high lambd least levels low negative overlap positive proj_clip rest "
                  "roi scale scales softcap"),
-        (TEXT, "activation cell coordinates gates method mode nearest outside places reduction"),
+        (TEXT, "activation cell content_function coordinates gate_function gates method mode "
+               "nearest outside places reduction state_function"),
         (STEPS, "inner"),
     )
     for name in names.split()

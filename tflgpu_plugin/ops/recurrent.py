@@ -12,11 +12,13 @@ are first normalized over the units to mean 0 and variance 1, and z has no biase
 tanh(cell), h = o * tanh(c). `cell_clip` and `projection_clip` limit c and the projected h,
 `gate_clip` the gate inputs (0: no limit). `levels`, two of (scale, least, most), round h and c to
 these at each step, and intermediate values to the hosts' 16-bit fixed point: gate inputs to 2^-12,
-sigmoid and tanh to 2^-15.
+sigmoid and tanh to 2^-15. Instead of the sigmoid of gates (`gate_function`) and the tanh of the
+cell gate (`content_function`) and of c (`state_function`), any of tanh, relu and sigmoid may be
+taken.
 
 `gru(z, r[3*D, D], h0[B, D], bias[D]|None, lengths|None)` -> y, last h. Blocks update, reset, new
 content; h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r
-(reset * h).
+(reset * h). Gates and new content may have other functions, too.
 
 `rnn(z, r[D, D], h0[B, D], lengths|None)` -> y, last h: h = activation(z + r h); tanh, relu
 or logistic.
@@ -57,6 +59,9 @@ R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
 GRU_BIAS = 3
 LENGTHS = {"lstm": 8, "gru": 4, "rnn": 3}
 ACTIVATIONS = ("tanh", "relu", "logistic")
+# Attributes of an LSTM or GRU for its functions, with their defaults, and the functions of kernels.
+FUNCTIONS = {"gate_function": "logistic", "content_function": "tanh", "state_function": "tanh"}
+WRITTEN = {"tanh": "tanh_exact", "relu": "rectified", "logistic": "logistic"}
 
 
 def gate_count(node: Node) -> int:
@@ -193,6 +198,9 @@ def lower(low: Lowering, node: Node) -> None:
         "own": _own(node) if low.target.software else 1,
         "lengths": _lengths(node) is not None,
     }
+    functions = {name: node.attributes.get(name, usual) for name, usual in FUNCTIONS.items()}
+    variant |= {name: WRITTEN[function] for name, function in functions.items()}
+    variant["rectifies"] = "relu" in functions.values()
     low.loops(node, steps * _rounds(node, units, outputs))
     reads: dict[str, Source | Access] = {
         "z": Access(low.stored(node.operand(0)), 1),
@@ -376,7 +384,8 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 ATTRIBUTES = (
-    "activation directions gate_clip gates=ifco|iofc|fco levels[2][3] linear reverse time_axis"
+    "activation directions gate_clip gates=ifco|iofc|fco levels[2][3] linear reverse time_axis "
+    + " ".join(f"{name}=logistic|tanh|relu" for name in FUNCTIONS)
 )
 OPS = tuple(
     Op(

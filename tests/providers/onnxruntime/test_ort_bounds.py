@@ -280,7 +280,8 @@ BOUNDS: list[tuple[Node, str]] = [
     (layer("GRU", 4), FIT),
     (layer("GRU", 3), ""),
     (layer("RNN", 2), FIT),
-    (layer("LSTM", 4, activations=(b"Sigmoid", b"Tanh", b"Relu")), "activation.unsupported"),
+    (layer("LSTM", 4, activations=(b"Sigmoid", b"Tanh", b"Relu")), ""),
+    (layer("LSTM", 4, activations=(b"Sigmoid", b"Tanh", b"Elu")), "activation.unsupported"),
     (layer("LSTM", 4, activations=(b"Sigmoid", b"Tanh")), "activation.unsupported"),
     (layer("RNN", 1, activations=(b"Relu",)), ""),
     (layer("RNN", 1, activations=(b"Elu",)), "activation.unsupported"),
@@ -401,7 +402,7 @@ BOUNDS: list[tuple[Node, str]] = [
     (dynamic_lstm(scales=(8,)), "quantization.unsupported"),
     (dynamic_lstm(w=(1, 8, 3)), FIT),
     (dynamic_lstm(input_forget=1), "attribute.unsupported"),
-    (dynamic_lstm(activations=(b"Relu", b"Tanh", b"Tanh")), "activation.unsupported"),
+    (dynamic_lstm(activations=(b"Elu", b"Tanh", b"Tanh")), "activation.unsupported"),
     *((Node("GlobalLpPool", (1, 3, 4, 5), p=p), "attribute.unsupported" * (p not in (1, 2)))
       for p in range(4)),
     # Stored numbers.

@@ -141,6 +141,25 @@ def test_activations_of_an_rnn(activation: str) -> None:
     compared(layer("RNN", activations=[activation]))
 
 
+@pytest.mark.parametrize(
+    ("op", "names"),
+    [
+        ("LSTM", ["Tanh", "Relu", "Sigmoid"]),
+        ("LSTM", ["Sigmoid", "Sigmoid", "Relu"]),
+        ("LSTM", ["Relu", "Tanh", "Tanh"]),
+        ("GRU", ["Tanh", "Relu"]),
+        ("GRU", ["Sigmoid", "Sigmoid"]),
+        ("GRU", ["Relu", "Tanh"]),
+    ],
+)
+def test_activations_of_gates(op: str, names: list[str]) -> None:
+    usual = ["Sigmoid", "Tanh", "Tanh"][: len(names)]
+    for more in ({}, {"clip": 0.3}, {"linear_before_reset": 1} if op == "GRU" else {}):
+        compared(layer(op, activations=names, **more))
+    for both in (names * 2, names + usual, usual + names):
+        compared(layer(op, activations=both, direction="bidirectional"), directions=2)
+
+
 def test_directions_of_other_activations() -> None:
     for names in (["Relu", "Tanh"], ["Tanh", "Relu"], ["Relu", "Relu"]):
         compared(layer("RNN", activations=names, direction="bidirectional"), directions=2)
@@ -270,7 +289,7 @@ def test_lengths_out_of_range_fail_as_on_the_cpu(op: str, lengths: tuple[int, ..
         (layer("LSTM", input_forget=1), "attribute.unsupported"),
         (layer("RNN", activations=["Softsign"]), "activation.unsupported"),
         (layer("RNN", activations=["Affine"], activation_alpha=[0.5]), "attribute.unsupported"),
-        (layer("GRU", activations=["Sigmoid", "Relu"]), "activation.unsupported"),
+        (layer("GRU", activations=["Sigmoid", "Elu"]), "activation.unsupported"),
         (
             layer(
                 "GRU",
