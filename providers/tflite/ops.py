@@ -171,7 +171,7 @@ def _rows() -> tuple[HostOp, ...]:
             gives="value*",
         ),
         _row(
-            "SPLIT_V", "split", 2, params.parts, "value sizes axis", need.COUNTED, order=(0, 2, 1),
+            "SPLIT_V", "split", 2, params.parts, "value split axis", need.COUNTED, order=(0, 2, 1),
             gives="value*",
         ),
         _row(

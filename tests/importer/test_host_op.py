@@ -51,7 +51,7 @@ def test_roles() -> None:
     assert {name: role.extents for name, role in ROLES.items() if role.extents} == {
         "channel_bias": "list", "padding_value": "one", "axis": "one", "paddings": "pairs",
         "threshold": "one",
-        **dict.fromkeys(("size", "sizes", "begin", "end", "strides", "block"), "list"),
+        **dict.fromkeys(("size", "sizes", "split", "begin", "end", "strides", "block"), "list"),
         **dict.fromkeys(("start", "length", "order", "repeats"), "axes"),
     }  # fmt: skip
 

@@ -84,7 +84,12 @@ def _image(e: Builder, count: int, result: Shape | None) -> Shape:
 
 
 def _split(e: Builder, count: int, result: Shape | None) -> list[int]:
-    extent = e.shape()[e.integer("axis")]
+    held = next(
+        (e.constant(e.x(k)) for k, o in enumerate(e.row.operands) if o.role == "axis"), None
+    )
+    axis = e.integer("axis") if held is None else int(held.reshape(-1)[0])
+    shape = e.of("value")
+    extent = shape[e.axis(axis, len(shape))]
     return [extent // count] * (count - 1) + [extent - extent // count * (count - 1)]
 
 

@@ -41,11 +41,12 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("index", "mask"), Role(integer=True))
     | {"threshold": Role(extents="one")}
     # Operands that decide shapes.
-    | dict.fromkeys(("shape", "axes", "count", "split", "crops"), Role(decides=True))
+    | dict.fromkeys(("shape", "axes", "count", "crops"), Role(decides=True))
     | dict.fromkeys(("first", "limit", "delta"), Role(decides=True))
     | dict.fromkeys(("starts", "ends", "steps"), Role(decides=True, clamps=True))
     | dict.fromkeys(("pads", "factors", "roi_or_factors"), Role(decides=True))
-    | dict.fromkeys(("size", "sizes", "begin", "end", "strides", "block"), Role(True, "list"))
+    | dict.fromkeys(("size", "sizes", "split", "begin", "end"), Role(True, "list"))
+    | dict.fromkeys(("strides", "block"), Role(True, "list"))
     | dict.fromkeys(("start", "length", "order", "repeats"), Role(True, "axes"))
     | {"axis": Role(True, "one"), "paddings": Role(True, "pairs")}
 )

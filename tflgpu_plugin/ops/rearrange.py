@@ -138,10 +138,10 @@ def _batches(graph: Graph, node: Node) -> tuple[Shape, tuple[tuple[int, int], ..
     blocks = tuple(integer(n) for n in given[0].reshape(-1))
     if given[1].size != 2 * len(blocks) or not 0 < len(blocks) < len(shape):
         raise ValueError(f"{len(blocks)} blocks do not fit an input of shape {list(shape)}")
-    margins = tuple((int(a), int(b)) for a, b in given[1].reshape(-1, 2))
+    margins = tuple((integer(a), integer(b)) for a, b in given[1].reshape(-1, 2))
     if len(blocks) + len(shape) > MAX_WALKED:
         raise ValueError(f"blocks on {len(blocks)} of {len(shape)} axes are too many")
-    if min(blocks) < 1 or min(min(pair) for pair in margins) < 0:
+    if min(blocks) < 1 or not in_range(given[1], 0):
         raise ValueError("blocks must be positive, and margins not negative")
     inner, rest = shape[1 : 1 + len(blocks)], shape[1 + len(blocks) :]
     sizes = list(zip(inner, blocks, margins, strict=True))
@@ -151,7 +151,7 @@ def _batches(graph: Graph, node: Node) -> tuple[Shape, tuple[tuple[int, int], ..
     else:
         batch, rests = shape[0] // prod(blocks), [shape[0] % prod(blocks)]
         made = [n * block - sum(m) for n, block, m in sizes]
-    if any(rests) or min(made) < 0:
+    if any(rests) or not in_range(integers(made), 0):
         raise ValueError(f"blocks of {list(blocks)} do not fit an input of shape {list(shape)}")
     return blocks, margins, (batch, *made, *rest)
 

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant
 from tflgpu_plugin.ir.host_op import count_given
-from tflgpu_plugin.ir.symbolic import integer
+from tflgpu_plugin.ir.symbolic import in_range, integer
 from tflgpu_plugin.ops.movement import decompose_parts, moving
 from tflgpu_plugin.ops.views import View, axis_of, part
 
@@ -44,7 +44,7 @@ def _given(value: Array | None, whole: int, count: int) -> list[int]:
         raise NotConstant("the extents of the parts must be constants")
     extents = [integer(extent) for extent in value.reshape(-1)]
     others = sum(extent for extent in extents if extent != REST)
-    possible = len(extents) == count and extents.count(REST) <= 1 and min(extents) >= REST
+    possible = len(extents) == count and extents.count(REST) <= 1 and in_range(value, REST)
     if not possible or (others != whole if REST not in extents else others > whole):
         raise ValueError(f"parts of {extents} do not make up {count} of an extent of {whole}")
     return [whole - others if extent == REST else extent for extent in extents]

@@ -136,8 +136,16 @@ CASES = {
         "MEAN", lambda k: [ints(k % 2)], 2, options="ReducerOptions", given={"keepDims": True},
     ),
     "crops": Case(
-        "BATCH_TO_SPACE_ND", lambda k: [ints(2, 2), pairs(k % 3, k % 2, k % 4, 0)], RUNS,
+        "BATCH_TO_SPACE_ND", lambda k: [ints(2, 2), pairs(k % 3, k % 2, k % 4, 0)], 12,
         x=np.tile(IMAGE, (4, 1, 1, 1)), rank=4,
+    ),
+    "parts": Case(
+        "SPLIT_V", lambda k: [ints(3 + k, 27 - k)], 9, held=[np.array(1, np.int32)],
+        options="SplitVOptions", given={"numSplits": 2}, dtypes=("f32", "f32"),
+    ),
+    "a part and the rest": Case(
+        "SPLIT_V", lambda k: [ints(-1, 1 + k)], 9, held=[np.array(0, np.int32)],
+        options="SplitVOptions", given={"numSplits": 2}, dtypes=("f32", "f32"),
     ),
 }  # fmt: skip
 
