@@ -22,6 +22,7 @@ from . import delegates, litert_options
 MODULE = "ai_edge_litert.compiled_model"
 FOLDER, GPU_OPTIONS = "litert_folder", "litert_gpu_options"  # keys of native/litert/accelerator.c
 MAKERS = ("from_file", "from_buffer")
+NATIVE = ("CreateCompiledModelFromFile", "CreateCompiledModelFromBuffer")
 GPU = 2  # the bit of HardwareAccelerator
 INSTALL = (
     "CompiledModel with another GPU accelerator needs ai-edge-litert 2.3 or newer: "
@@ -39,7 +40,8 @@ _lock = providers.threads.Lock()
 _folders: dict[str, dict[str, str]] = {}  # options by the spelling of the folder
 _Present = tuple[list[int], list[str]]  # numbers of delegates, and why there are none
 _made: providers.PerCaller[_Present] = providers.PerCaller()
-_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # by native model
+_environments: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 # ---- environments --------------------------------------------------------------------------------
@@ -54,10 +56,12 @@ def environment(options: Mapping[str, Any], like: Any = None) -> Any:
     watch(host)
     path = folder({key: str(value) for key, value in options.items() if value is not None})
     if like is None:
-        return host.Environment.create(runtime_path=path)
-    paths = (like.options.compiler_plugin_path, like.options.dispatch_library_path)
-    given = host.EnvironmentOptions(path, *paths)
-    return host.Environment.create(options=given)
+        made = host.Environment.create(runtime_path=path)
+    else:
+        paths = (like.options.compiler_plugin_path, like.options.dispatch_library_path)
+        made = host.Environment.create(options=host.EnvironmentOptions(path, *paths))
+    _environments.add(made)
+    return made
 
 
 def module() -> Any:
@@ -110,23 +114,24 @@ def failed(given: Mapping[str, str], reason: str) -> None:
 
 
 def watch(host: Any) -> None:
-    """Wraps the functions of CompiledModel that make models: they record the delegates of the model
-    for `report`, and serve one thread at a time."""
-    for name in MAKERS:
-        original = vars(host.CompiledModel)[name].__func__
+    """Wraps LiteRT's functions that make models: they record the delegates of the model for
+    `report`, and serve one thread at a time. These are the native ones: a program may hold
+    `CompiledModel.from_file` already when it asks for its first environment of ours."""
+    for name in NATIVE:
+        original = getattr(host._cm, name)
         if not hasattr(original, "tflgpu_watches"):
-            setattr(host.CompiledModel, name, classmethod(_watched(original)))
+            setattr(host._cm, name, _watched(original))
 
 
 def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def maker(cls: type, *given: Any, **named: Any) -> Any:
+    def make(capsule: Any, *given: Any, **named: Any) -> Any:
         outer = _made.get()
         present: _Present = ([], [])
         _made.set(present)
         try:
             with _making:
-                model = original(cls, *given, **named)
+                model = original(capsule, *given, **named)
         except RuntimeError as error:
             if not present[1]:
                 raise
@@ -135,17 +140,17 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
             _made.set(outer or ([], []))
         if present[0]:
             _numbers[model] = present[0][-1]
-        elif is_ours(model.environment) and on_gpu(*given, **named):
+        elif _is_ours(capsule) and int(named.get("hardware_accel", 0)) & GPU:
             raise RuntimeError(NOT_TAKEN)
         return model
 
-    maker.tflgpu_watches = True  # type: ignore[attr-defined]
-    return maker
+    make.tflgpu_watches = True  # type: ignore[attr-defined]
+    return make
 
 
-def is_ours(environment: Any) -> bool:
-    """Whether models of this environment run through the plugin's accelerator."""
-    return environment is not None and environment.options.runtime_path in _folders
+def _is_ours(capsule: Any) -> bool:
+    """Whether a native environment belongs to one of ours."""
+    return any(one._capsule is capsule for one in [*_environments])
 
 
 def on_gpu(
@@ -157,15 +162,19 @@ def on_gpu(
 
 
 def report(model: Any) -> Report | None:
-    """Returns the Report of a CompiledModel, or None when it is not this plugin's."""
-    try:
-        number = _numbers.get(model)
-    except TypeError:  # no weak references to it, or no hash
-        return None
+    """Returns the Report of a CompiledModel, or None when it is not this plugin's or closed."""
+    number = _number(model)
     return None if number is None else delegates.kept.report(number)
 
 
 def share(target: Any, model: Any) -> None:
     """Makes `report` return the report of this model for another object, too."""
-    if (number := _numbers.get(model)) is not None:
+    if (number := _number(model)) is not None:
         _numbers[target] = number
+
+
+def _number(model: Any) -> int | None:
+    try:
+        return _numbers.get(getattr(model, "_model", model))
+    except TypeError:  # no weak references to it, or no hash
+        return None

@@ -90,6 +90,7 @@ PROVIDER = (
     "bindings = ",
     "onnxruntime.ModelCompiler(",
 )
+COMPILED = "from ai_edge_litert.compiled_model import"
 LOGGING = "import logging"
 HOST = "import json\nimport numpy"
 GENAI = "import onnxruntime_genai"
@@ -105,7 +106,7 @@ CASES = "python -m conformance.try_case"
 
 
 def is_known(one: Block) -> bool:
-    names = (*DELEGATES.values(), EITHER_HOST, *PROVIDER, LOGGING, HOST, GENAI)
+    names = (*DELEGATES.values(), EITHER_HOST, COMPILED, *PROVIDER, LOGGING, HOST, GENAI)
     names = names if one.language == "python" else ()
     return one.text.startswith(
         (*names, *OUTPUTS, COMPARE, INFO, KERNELS, MEASURES, CASES, *ELSEWHERE)
@@ -118,6 +119,7 @@ def test_every_block_is_run_here_or_elsewhere() -> None:
     starts = (
         *DELEGATES.values(),
         EITHER_HOST,
+        COMPILED,
         *PROVIDER,
         LOGGING,
         HOST,
@@ -198,6 +200,14 @@ def test_python_for_the_host_that_is_installed(package: str, folder: Path) -> No
     (code,) = (one.text for one in ALL if one.text.startswith(EITHER_HOST))
     said = ran(sys.executable, "-c", alone + code + asked, folder=folder)
     assert said.startswith("[[") and "31 of 31 nodes on the GPU" in said
+
+
+@pytest.mark.adapter
+def test_python_for_compiled_models(folder: Path) -> None:
+    pytest.importorskip("ai_edge_litert")
+    asked = "\nassert tflgpu_plugin.report(model).runs == 1\n"
+    said = ran(sys.executable, "-c", block(COMPILED) + asked, folder=folder)
+    assert said.startswith("[") and "31 of 31 nodes on the GPU" in said
 
 
 @pytest.mark.adapter

@@ -17,10 +17,13 @@ from ai_edge_litert.hardware_accelerator import HardwareAccelerator
 from ai_edge_litert.options import CpuKernelMode, CpuOptions, Options
 
 import tflgpu_plugin
+from tflgpu_plugin.harness.hosts import NotTaken
 from tflgpu_plugin.providers.tflite import litert
 
 OpResolverType = classic.OpResolverType
 KERNELS = {"BUILTIN_REF": "REFERENCE", "BUILTIN_WITHOUT_DEFAULT_DELEGATES": "BUILTIN"}
+UNREAD = "Failed to load model"  # how LiteRT's error begins, before it asks an accelerator
+OPEN = "Failed to set custom allocation for output"  # on its CPU, the result is missing instead
 # Types that the buffers of LiteRT's Python take; others go as bytes.
 TAKEN = ("float32", "float16", "int32", "int8", "uint8", "bool")
 
@@ -76,9 +79,14 @@ class Compiled:
 
     def _make(self) -> None:
         environment = self._accelerator.environment
-        self.model = CompiledModel.from_buffer(
-            self._content, options=self._options, environment=environment
-        )
+        try:
+            self.model = CompiledModel.from_buffer(
+                self._content, options=self._options, environment=environment
+            )
+        except RuntimeError as error:
+            if not str(error).startswith(UNREAD):
+                raise
+            raise NotTaken(f"LiteRT's CompiledModel does not take this model: {error}") from error
         litert.share(self._accelerator, self.model)
         self._signature, self._ports = self._main()
         self._inputs: dict[int, Any] = {}
@@ -130,11 +138,15 @@ class Compiled:
 
     def invoke(self) -> None:
         inputs, outputs = self._ports
-        self.model.run_by_index(
-            self._signature,
-            [self._inputs[tensor] for tensor in inputs],
-            [self._outputs[tensor] for tensor in outputs],
-        )
+        buffers = [self._inputs[tensor] for tensor in inputs]
+        try:
+            results = [self._outputs[tensor] for tensor in outputs]
+            self.model.run_by_index(self._signature, buffers, results)
+        except RuntimeError as error:
+            if OPEN not in str(error):
+                raise
+            text = "LiteRT's CompiledModel returns no outputs whose shape only a run determines"
+            raise NotTaken(f"{text}: {error}") from error
 
     def get_tensor(self, index: int) -> npt.NDArray[Any]:
         (detail,) = (one for one in self.get_output_details() if one["index"] == index)

@@ -61,6 +61,11 @@ def misfit(name: str) -> str:
     )
 
 
+class NotTaken(RuntimeError):
+    """An error for a model that LiteRT's CompiledModel takes with no accelerator, although its
+    interpreter does; the text is LiteRT's."""
+
+
 @dataclass(frozen=True)
 class Host:
     """A TFLite host: its distribution name and interpreter module."""
