@@ -215,8 +215,8 @@ def _wrap_method(host: str, owner: type, method: str, around: Callable[..., Any]
 
 
 def _present(host: str) -> Preference | None:
-    """Returns the preference for models of this host: the current one, or what `tflgpu enable`
-    means."""
+    """Returns the preference that applies to models of this host: the current one, or else that of
+    `tflgpu enable`."""
     return current() or (_NAMED if host in _enabled else None)
 
 

@@ -60,7 +60,8 @@ class Target:
         return self.tuning.get("half", start)
 
     def prefers(self, form: str) -> bool:
-        """Whether this form counts as faster wherever it suits; an earlier one that pays wins."""
+        """Whether tuning marks this form as faster for every node that it suits. A form before it
+        in the list is still chosen if it pays."""
         return self.tuning.get(form) == "always"
 
     @property

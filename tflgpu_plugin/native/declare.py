@@ -1,6 +1,6 @@
 """Reads header files for the build. Their declarations become a Python module, so that no process
-has to parse them, and what they declare a list of exports for Windows. The sizes, offsets and slots
-in their comments are checked.
+has to parse them, and the symbols that they declare a list of exports for Windows. The sizes,
+offsets and slots in their comments are checked.
 
 Usage: python declare.py MODULE OUTPUT.py HEADER...
        python declare.py exports OUTPUT.def HEADER..."""
