@@ -85,7 +85,7 @@ soak: .venv/ready-dev
 	@LP_NUM_THREADS=0 $(BIN)/python -m tests.support.soak $(ARGS)
 
 faults: .venv/ready-dev
-	@LP_NUM_THREADS=0 $(BIN)/python -m tests.support.faults $(ARGS)
+	@LP_NUM_THREADS=0 $(BIN)/python -m tests.support.fault_runs $(ARGS)
 
 sanitize: .venv/ready-dev
 	@LP_NUM_THREADS=0 $(BIN)/python tools/sanitize.py $(ARGS)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from tflgpu_plugin import threads
 from tflgpu_plugin.threads import foreign
 
 NAME, VARIABLE = "tflgpu_plugin", "TFLGPU_LOG"
@@ -92,29 +93,43 @@ def progress(text: str) -> None:
     """Shows a text on the last line of the terminal, in place of the one before; "" removes it.
     Does nothing where stderr is no terminal, or warnings are off."""
     to = sys.stderr
-    if not (text or _shown) or to is None or _hiders:
-        return
-    with suppress(OSError, ValueError):
-        if _shown or (to.isatty() and enabled(WARNING)):
-            before = len(_shown.pop()) if _shown else 0
-            to.write(f"\r{' ' * before}\r{text}")
-            to.flush()
-            _shown.extend([text] if text else ())
+    if to is not None and (text or _line.text):
+        _line.show(text, to)
 
 
 @contextmanager
 def without_progress() -> Iterator[None]:
     """Turns progress messages off while the context is entered, because the program shows its
     own."""
-    _hiders.append(None)
+    _line.hide(1)
     try:
         yield
     finally:
-        _hiders.pop()
+        _line.hide(-1)
 
 
-_shown: list[str] = []  # the text on the terminal
-_hiders: list[None] = []
+class _Line:
+    """The last line of the terminal, which threads share: its `text`, "" where nothing is shown."""
+
+    def __init__(self) -> None:
+        self._lock = threads.RLock()
+        self._hidden = 0
+        self.text = ""
+
+    def show(self, text: str, to: Any) -> None:
+        """Writes the text in place of the one before, unless the program hides it."""
+        with self._lock, suppress(OSError, ValueError):
+            if not self._hidden and (self.text or (to.isatty() and enabled(WARNING))):
+                before, self.text = self.text, text
+                to.write(f"\r{' ' * len(before)}\r{text}")
+                to.flush()
+
+    def hide(self, change: int) -> None:
+        with self._lock:
+            self._hidden += change
+
+
+_line = _Line()
 
 
 def _logger() -> Any:

@@ -23,7 +23,7 @@ import tflgpu_startup as startup
 
 from tflgpu_plugin import log, native, threads, trusted
 from tflgpu_plugin.options import OptionError, parse, shown
-from tflgpu_plugin.registry import Once
+from tflgpu_plugin.registry import Once, Registry
 
 VARIABLE = "TFLGPU_PREFER"
 OFF = ("", "0")
@@ -174,8 +174,8 @@ def imported(name: str, enabled: bool = False) -> None:
     """Wraps the classes of a host that has just been imported. `enabled`: `tflgpu enable` has
     switched its provider on."""
     if enabled:
-        _enabled.add(name)
-    if _active or name in _enabled or trusted.variable(VARIABLE) not in OFF:
+        _enabled.put(name, True)
+    if _active or _enabled.get(name) or trusted.variable(VARIABLE) not in OFF:
         _wrap(name)
 
 
@@ -217,7 +217,7 @@ def _wrap_method(host: str, owner: type, method: str, around: Callable[..., Any]
 def _present(host: str) -> Preference | None:
     """Returns the preference that applies to models of this host: the current one, or else that of
     `tflgpu enable`."""
-    return current() or (_NAMED if host in _enabled else None)
+    return current() or (_NAMED if _enabled.get(host) else None)
 
 
 def plugin_sentence(text: str) -> str:
@@ -246,7 +246,7 @@ def _many(count: int, what: str) -> str:
 
 _lock = threads.RLock()
 _active: list[Preference] = []
-_enabled: set[str] = set()  # modules of hosts that were imported after `tflgpu enable`
+_enabled: Registry[str, bool] = Registry()  # modules imported after `tflgpu enable`
 _NAMED = Preference(named=True)
 
 

@@ -57,6 +57,14 @@ class Registry(Generic[K, V]):
         return len(self._items)
 
 
+class WeakRegistry(Registry[K, V]):
+    """A dictionary that threads share, whose keys it does not keep alive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items = weakref.WeakKeyDictionary()  # type: ignore[assignment]
+
+
 class Single(Generic[V]):
     """A value of which a process has one: the first thread that asks for it makes it, and others
     wait meanwhile."""

@@ -21,7 +21,7 @@ from tflgpu_plugin.ops import FAMILIES, tiles
 
 # float16 storage, and that in a type of its own.
 HALVES = ((False, False), (True, False), (True, True))
-AMD = Target("null", "amd", subgroup_size=64, threads=1 << 16, features=frozenset({"subgroup"}))
+AMD = Target("null", "amd", subgroup_size=64, features=frozenset({"subgroup"}))
 
 
 def of_cases() -> dict[Pipeline, str]:

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, Report, log, native, threads
@@ -26,7 +25,7 @@ ALLOW_SOFTWARE = "TFLGPU_ALLOW_SOFTWARE"
 _lock = threads.Lock()
 _told = Once()  # messages and work that happen once
 # The adapter and the provider's options in each of the program's session options.
-_chosen: WeakKeyDictionary[Any, tuple[int, dict[str, str]]] = WeakKeyDictionary()
+_chosen: providers.WeakRegistry[Any, tuple[int, dict[str, str]]] = providers.WeakRegistry()
 
 
 def connect() -> None:
@@ -154,7 +153,7 @@ def _choose(settings: Any, place: int, given: Mapping[str, str]) -> None:
             former = dict.fromkeys(before[1], DROPPED)
             for key, value in {**former, **given}.items():
                 settings.add_session_config_entry(f"{PREFIX}{key}", value)
-        _chosen[settings] = place, dict(given)
+        _chosen.put(settings, (place, dict(given)))
 
 
 def _keep_open() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,11 +36,12 @@ NOT_TAKEN = (
 # our Python works for one thread, another would wait for that lock and keep Python's.
 _making = providers.threads.RLock()
 _lock = providers.threads.Lock()
-_folders: dict[str, dict[str, str]] = {}  # options by the spelling of the folder
+# Options by the spelling of the folder.
+_folders: providers.Registry[str, dict[str, str]] = providers.Registry()
 _Present = tuple[list[int], list[str]]  # numbers of delegates, and why there are none
 _made: providers.PerCaller[_Present] = providers.PerCaller()
-_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # by native model
-_environments: weakref.WeakSet[Any] = weakref.WeakSet()
+_numbers: providers.WeakRegistry[Any, int] = providers.WeakRegistry()  # by native model
+_environments: providers.WeakRegistry[Any, bool] = providers.WeakRegistry()
 
 
 # ---- environments --------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def environment(options: Mapping[str, Any], like: Any = None) -> Any:
     else:
         paths = (like.options.compiler_plugin_path, like.options.dispatch_library_path)
         made = host.Environment.create(options=host.EnvironmentOptions(path, *paths))
-    _environments.add(made)
+    _environments.put(made, True)
     return made
 
 
@@ -83,7 +83,7 @@ def folder(options: Mapping[str, str]) -> str:
                 return path
         ends = (os.sep + ("." if bit == "1" else "") for bit in f"{len(_folders):b}")
         path = str(native.library_path().parent / "litert") + "".join(ends)
-        _folders[path] = dict(options)
+        _folders.put(path, dict(options))
         return path
 
 
@@ -92,7 +92,7 @@ def translated(given: Mapping[str, str]) -> Mapping[str, str]:
     those of the environment, and those of LiteRT that the program has given for the model."""
     if FOLDER not in given:
         return given
-    own = _folders.get(given[FOLDER], {})
+    own = _folders.get(given[FOLDER]) or {}
     return {**own, **litert_options.translated(given[GPU_OPTIONS])}
 
 
@@ -139,7 +139,7 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             _made.set(outer or ([], []))
         if present[0]:
-            _numbers[model] = present[0][-1]
+            _numbers.put(model, present[0][-1])
         elif _is_ours(capsule) and int(named.get("hardware_accel", 0)) & GPU:
             raise RuntimeError(NOT_TAKEN)
         return model
@@ -150,7 +150,7 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _is_ours(capsule: Any) -> bool:
     """Whether a native environment belongs to one of ours."""
-    return any(one._capsule is capsule for one in [*_environments])
+    return any(one._capsule is capsule for one, _ in _environments.items())
 
 
 def on_gpu(
@@ -170,7 +170,7 @@ def report(model: Any) -> Report | None:
 def share(target: Any, model: Any) -> None:
     """Makes `report` return the report of this model for another object, too."""
     if (number := _number(model)) is not None:
-        _numbers[target] = number
+        _numbers.put(target, number)
 
 
 def _number(model: Any) -> int | None:

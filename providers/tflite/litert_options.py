@@ -30,7 +30,7 @@ WHY = {
     "prefer_texture_weights": "weights are in buffers, not in textures",
 }
 
-_told = providers.Once()
+told = providers.Once()
 
 
 def values(text: str) -> Iterator[tuple[str, Any]]:
@@ -72,5 +72,5 @@ def _is_met(key: str, value: Any) -> bool:
 def _tell(key: str) -> None:
     why = WHY.get(key, "tflgpu has nothing that corresponds to it")
     text = f"WARNING: tflgpu: LiteRT's GPU option {key} has no effect here: {why}."
-    if _told.first(text):
+    if told.first(text):
         providers.log.say(text)

@@ -4,11 +4,12 @@ models, where the user prefers this plugin."""
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from inspect import BoundArguments
 from typing import Any
+
+from tflgpu_plugin import providers
 
 from . import delegates, litert
 
@@ -49,7 +50,8 @@ def _made(host: Any, preference: Any, plain: Plain, arguments: BoundArguments) -
 # ---- LiteRT's CompiledModel ----------------------------------------------------------------------
 
 # Environments of ours in place of those of programs, by these: models of one share one.
-_instead: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+_instead: providers.WeakRegistry[Any, providers.Registry[str, Any]] = providers.WeakRegistry()
+_making = providers.threads.RLock()
 
 
 def _compiled(host: Any, preference: Any, plain: Plain, arguments: BoundArguments) -> Any:
@@ -96,8 +98,10 @@ def _ours(theirs: Any, options: dict[str, str]) -> Any:
     """Returns an environment of ours with these options, in place of the program's, if any."""
     if theirs is None:
         return litert.environment(options)
-    known = _instead.setdefault(theirs, {})
     key = litert.folder(options)
-    if key not in known:
-        known[key] = litert.environment(options, theirs)
-    return known[key]
+    with _making:
+        known = _instead.get(theirs) or providers.Registry()
+        if known.get(key) is None:
+            known.put(key, litert.environment(options, theirs))
+            _instead.put(theirs, known)
+        return known.get(key)

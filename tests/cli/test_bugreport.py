@@ -116,7 +116,7 @@ def test_only_whole_parts_of_paths_are_replaced(
     monkeypatch.setenv("HOME", "/home/conv")
     model = tmp_path / "relu.onnx"
     given = compare.request(model, ARGUMENTS)
-    hidden = bugreport._hidden(bugreport.Request(tmp_path / "r.zip", given))
+    hidden = bugreport.hiding(bugreport.Request(tmp_path / "r.zip", given))
     for text, wanted in {
         "the kernel conv, conv_at_1.wgsl": "the kernel conv, conv_at_1.wgsl",
         "Node conv/relu, a relu.onnx.data": "Node conv/relu, a relu.onnx.data",

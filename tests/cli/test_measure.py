@@ -241,7 +241,7 @@ def test_the_time_outside_is_a_median() -> None:
     """One slow inference does not change it."""
     runs = tuple(Run(1, at, at, at, at + 4, (), ()) for at in (1, 101, 201))
     found = profile.Recording(((0, 10), (100, 110), (200, 9000)), runs, {}, ())
-    assert [*profile._outside(found)] == [6, 6, 8796]
+    assert [*profile.outside_runs(found)] == [6, 6, 8796]
 
 
 def on_the_cpu(folder: Path) -> tuple[str, ...]:

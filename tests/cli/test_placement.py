@@ -189,7 +189,7 @@ def test_notes_tell_the_place_of_each_node(tmp_path: Path) -> None:
         {"tflgpu": "GPU"},
     ]  # fmt: skip
     assert protobuf.operators(found) == ["Relu", "Constant", "Relu", "Mul"]
-    with pytest.raises(BadInput, match="changes the nodes"):
+    with pytest.raises(BadInput, match="replaces nodes"):
         annotated(path, Report(None, wanted))
 
 

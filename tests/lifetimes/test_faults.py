@@ -1,5 +1,5 @@
-"""Samples of `python -m tests.support.faults`: faults of the GPU in the middle of runs, and while
-sessions and interpreters are made, end in a right answer or in a sentence."""
+"""Samples of `python -m tests.support.fault_runs`: faults of the GPU in the middle of runs, and
+while sessions and interpreters are made, end in a right answer or in a sentence."""
 
 from __future__ import annotations
 

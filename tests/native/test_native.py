@@ -18,7 +18,7 @@ from tflgpu_plugin import native, providers
 EXPORTS = [Path(native.__file__).parent / "core" / name for name in ("tflgpu.h", "recorder.h")]
 PLUGIN = {
     "tflite_plugin_create_delegate", "tflite_plugin_destroy_delegate",
-    "CreateEpFactories", "ReleaseEpFactory",
+    "CreateEpFactories", "ReleaseEpFactory", "LiteRtAcceleratorImpl",
 }  # fmt: skip
 
 # Layouts of LP64 hosts: tflite-runtime 2.14 and LiteRT 2.3.

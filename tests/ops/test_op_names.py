@@ -26,7 +26,7 @@ PRODUCT = modules(ROOT, ["tflgpu_plugin", "providers"])
 TABLES = ("tflgpu_plugin.ops", "tflgpu_plugin.kernels", "tflgpu_plugin.passes",
           "tflgpu_plugin.importer.loop_body", "tflgpu_plugin.importer.loop_layer")  # fmt: skip
 HOSTS_TABLES = {
-    *("tflgpu_plugin.providers.onnxruntime.ops", "tflgpu_plugin.providers.onnxruntime.contrib"),
+    *(f"tflgpu_plugin.providers.onnxruntime.{table}" for table in ("ops", "contrib", "classical")),
     "tflgpu_plugin.providers.tflite.ops",
 }
 # The functions by which builders add nodes.
@@ -89,11 +89,18 @@ def test_no_op_is_named(module: str) -> None:
 # Values of hosts' attributes, and steps behind a node, which are no nodes.
 COMPARED = {
     "tflgpu_plugin.providers.onnxruntime.elementwise": {"tanh"},
+    **{
+        f"tflgpu_plugin.providers.onnxruntime.{name}": {"LOGISTIC"}
+        for name in ("linear_models", "support_vectors")
+    },
+    "tflgpu_plugin.providers.onnxruntime.scores": {"LOGISTIC", "SOFTMAX"},
+    "tflgpu_plugin.providers.onnxruntime.tree_ensembles": {"LOGISTIC", "SUM"},
     "tflgpu_plugin.providers.tflite.conditions": {"relu"},
     "tflgpu_plugin.providers.tflite.params": {"tanh"},
     "tflgpu_plugin.passes.quant.qdq_fusion": {"add"},
     "tflgpu_plugin.passes.quant.requantize": {"add"},
     "tflgpu_plugin.passes.quant.unify_activations": {"add"},
+    "tflgpu_plugin.passes.quant.wide_sums": {"add"},
 }
 # Passes that find formulas of these ops and replace them by others.
 FORMULAS = "tflgpu_plugin.passes.fuse"
@@ -101,6 +108,7 @@ PATTERNS = {
     "tflgpu_plugin.passes.layout.dense_rows": {"fully_connected"},
     "tflgpu_plugin.passes.def_use": {"div", "neg"},  # for `fuse`
     "tflgpu_plugin.passes.quant.fake_quantization": {"mean"},
+    "tflgpu_plugin.passes.quant.short_softmax": {"softmax"},
 }
 
 

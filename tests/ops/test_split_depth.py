@@ -14,7 +14,7 @@ from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops.tiles import choose_tile, larger
-from tflgpu_plugin.runtime.adapter import _limited
+from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo
 
 
@@ -56,8 +56,9 @@ def test_discrete_adapters_take_more_parts() -> None:
     graph = b.graph(b.op("conv_2d", source, weights, None, **WINDOW))
     found = []
     for kind in ("integrated", "discrete"):
-        info = AdapterInfo("GPU", "nvidia", "driver", "Vulkan", kind, 1, 2)
-        plan = compiler.compile(graph, _limited(info, frozenset()))
+        info = AdapterInfo("GPU", "nvidia", "driver", "Vulkan", kind, 1, 2, assumed=True)
+        with adapter.assumed(info):
+            plan = compiler.compile(graph, adapter.open_device(info).target)
         found += [d.groups[2] for d in plan.dispatches if d.label == "conv"]
     assert found == [1, 8]
 

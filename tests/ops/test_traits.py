@@ -33,7 +33,11 @@ def of_kind(kind: str) -> set[str]:
 @pytest.mark.parametrize(
     ("kind", "fusing"),
     [
-        ("elementwise", of_kind("elementwise") - {"checked", "dequantize", "cast"}),
+        (
+            "elementwise",
+            of_kind("elementwise")
+            - {"checked", "dequantize", "cast", "softmax_place", "softmax_share"},
+        ),
         (
             "product",
             LAYERS
@@ -83,6 +87,7 @@ def test_what_may_pass_float16() -> None:
         "bidirectional_lstm",
         "bidirectional_rnn",
         "svdf",
+        "wide_total",
         "standardize",
         "standardize_groups",
         "add_n",
@@ -149,7 +154,7 @@ def test_what_becomes_of_errors() -> None:
     assert where(lambda row: row.errors.passes == 0.5) == {
         *("relu", "relu6", "leaky_relu", "thresholded_relu", "prelu", "quantized_prelu", "elu"),
         *("selu", "celu", "swish", "hard_swish", "softplus", "mish", "gelu", "gelu_tanh"),
-        *("quantized_leaky_relu", "quantized_hard_swish"),
+        *("quantized_leaky_relu", "quantized_hard_swish", "lookup"),
     }
     assert where(lambda row: row.errors.passes not in (0.5, 1.0)) == set()
 

@@ -1,22 +1,16 @@
-"""Injects faults of the GPU into runs of both hosts, one at each call of wgpu in turn: `python -m
-tests.support.faults` prints what came of each. A run is right, on the host's kernels perhaps, or an
-error says what happened; the next run, and what is made anew, is right.
+"""Injects faults of the GPU into runs of both hosts, one at each call of wgpu in turn. A run is
+right, on the host's kernels perhaps, or an error says what happened; the next run, and what is made
+anew, is right.
 
 With the package from `faulty.build` (see test_faults.py); without, the library is built first."""
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
-import os
-import subprocess
-import sys
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -319,36 +313,3 @@ def sweep(name: str, kind: str, numbers: range, calls: str) -> int:
         return ENDED
     print(f"{name}: {kind}: {dict(counts)}", flush=True)
     return 0
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--kinds", default=",".join(faulty.KINDS[1:]))
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--step", type=int, default=1, help="of the numbers of calls")
-    parser.add_argument("--calls", default="", help="before which the device is lost")
-    parser.add_argument("--random", type=int, default=0, help="try so many random graphs instead")
-    arguments = parser.parse_args()
-    if not os.environ.get("TFLGPU_TEST_TREE"):
-        with tempfile.TemporaryDirectory() as folder:
-            tree = str(faulty.build(Path(folder)))
-            more = {"PYTHONPATH": tree, "TFLGPU_TEST_TREE": tree}
-            command = [sys.executable, "-m", "tests.support.faults", *sys.argv[1:]]
-            return subprocess.run(command, env=os.environ | more).returncode
-    tflgpu_plugin.register()
-    if arguments.random:
-        from tests.support import random_faults
-
-        return ENDED if random_faults.main(arguments.random) else 0
-    numbers = range(arguments.first, 1_000_000, arguments.step)
-    results = [
-        sweep(name, kind, numbers, arguments.calls)
-        for name in arguments.cases.split(",")
-        for kind in arguments.kinds.split(",")
-    ]
-    return max(results)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

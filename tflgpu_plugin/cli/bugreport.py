@@ -76,7 +76,7 @@ def write(request: Request) -> Written:
 def _written(request: Request, path: Path) -> Written:
     if request.model:
         inputs.content(request.model.model)
-    hidden, sizes, failed = _hidden(request), dict[str, int](), dict[str, str]()
+    hidden, sizes, failed = hiding(request), dict[str, int](), dict[str, str]()
     messages = _Messages()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
 
@@ -159,7 +159,7 @@ def _model(path: Path) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": sha256(content).hexdigest(), "kind": path.suffix}
 
 
-def _hidden(request: Request) -> Callable[[str], str]:
+def hiding(request: Request) -> Callable[[str], str]:
     """Returns a function that replaces what a report must not name: files, the longest first, and
     then folders that have the name of the user. Other words that contain such names are kept."""
     words = {str(Path.home()): "~"}

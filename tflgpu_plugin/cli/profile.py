@@ -137,7 +137,7 @@ def profiled(request: Request, progress: Callable[[float], None] = lambda part: 
         raise RuntimeError(NO_TIMESTAMPS)
     launches = [*_launches(found, built)]
     times = [end - begin for begin, end in found.inferences]
-    outside = median(_outside(found))
+    outside = median(outside_runs(found))
     return Profile(request.model.name, subject.host, info.name, median(times) / 1e6, outside / 1e6,
                    tuple(_with_limits(launches, request)), tuple(_cpu_nodes(found.host_runs)),
                    found, subject.chosen_shapes)  # fmt: skip
@@ -155,7 +155,7 @@ def _recorded(running: Running, count: int, progress: Callable[[float], None]) -
     return Recording(tuple(inferences), tuple(runs), numbers, tuple(running.host_runs()[-count:]))
 
 
-def _outside(found: Recording) -> Iterator[int]:
+def outside_runs(found: Recording) -> Iterator[int]:
     """Yields the time of each inference outside of its runs of partitions."""
     for begin, end in found.inferences:
         within = (run for run in found.runs if begin <= run.start <= end)

@@ -106,7 +106,7 @@ class _Both:
         low = self.low
         mine = _added(low, begun, known)
         alone = self._alone(place, begun)
-        if _same(mine, alone, self.single):
+        if are_same(mine, alone, self.single):
             return
         adds = any(launch.kernel == "sum_parts" for launch in (*mine, *alone))
         if adds and split_depth.added_by_the_next(low, low.graph.nodes[place]):
@@ -235,7 +235,7 @@ _FUNCTIONS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def _same(mine: Sequence[Launch], alone: Sequence[Launch], single: _Single) -> bool:
+def are_same(mine: Sequence[Launch], alone: Sequence[Launch], single: _Single) -> bool:
     """Whether the launches of a node for any extent are those for an extent of 1, if it is 1."""
     if len(mine) != len(alone):
         return False

@@ -204,7 +204,7 @@ def test_every_node_may_have_other_launches_for_one(case: str, monkeypatch: Any)
         return found
 
     monkeypatch.setattr(engine.Partition, "template", counted)
-    monkeypatch.setattr(launches, "_same", lambda *_: False)
+    monkeypatch.setattr(launches, "are_same", lambda *_: False)
     monkeypatch.setattr(choosing, "Compared", partial(choosing.Compared, differs=True))
     check(case, "from 1")
     print(f"{case}: {made}")

@@ -273,7 +273,7 @@ def test_options_without_an_effect_are_named_once(capsys: pytest.CaptureFixture[
     toml = "enable_infinite_float_capping = true\nbackend = 1\nnew_in_litert_3 = 7\n"
     toml += 'external_tensor_patterns = ["a", "b"]\nbuffer_storage_type = 2\n'
     told = ""
-    litert_options._told = type(litert_options._told)()
+    litert_options.told = type(litert_options.told)()
     for _ in range(2):
         assert litert_options.translated(toml) == {}
         told += capsys.readouterr().err

@@ -53,7 +53,8 @@ def test_the_package_of_the_host_decides_how_often_sums_are_rounded(
     monkeypatch.setattr(RawNode, "library", lambda _: library)
     params = native.ffi.new("tgl_fully_connected_params *")
     code = codes.operators().index("FULLY_CONNECTED")
-    host = RawNode(native.ffi, 0, code, "FULLY_CONNECTED", 4, (0, 1), (2,), params, {})
+    tensors = dict.fromkeys(range(3), Tensor("t", (1, 1), "f32"))
+    host = RawNode(native.ffi, 0, code, "FULLY_CONNECTED", 4, (0, 1), (2,), params, tensors)
     row = ops.HOST_OPS["FULLY_CONNECTED"]
     assert row.parameters is not None
     assert bool(row.parameters(host).get("rounds_once")) == once

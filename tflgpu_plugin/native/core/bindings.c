@@ -55,7 +55,8 @@ static bool is_at_another_port(const tgi_run *r, const tg_buffer *buffer, size_t
 }
 
 /* Returns whether kernels may access the tensor at a port where it is. They access whole vectors; nothing may follow an input in
- * its last vector, where they rely on zeros. Nothing that they read may be written before: an output that is an input, too, is copied after all dispatches, and so is one that goes to the host. */
+ * its last vector, where they rely on zeros. Nothing that they read may be written before: an output that is an input, too, is
+ * copied after all dispatches, and so is one that goes to the host. */
 static bool may_bind(const tgi_run *r, size_t port) {
   uint64_t bytes = r->replay->inputs[port].bytes, offset = port_at(r, port)->offset;
   const tg_buffer *buffer = port_at(r, port)->device;

@@ -163,7 +163,7 @@ struct tgo_api {
   tgo_status *(*create_status)(int code, const char *message); /* 0 */
   void *unused_1[1];
   const char *(*get_error_message)(const tgo_status *status); /* 2 */
-  tgo_status *(*create_env)(int log_level, const char *name, tgo_env **env); /* 3; returns the environment of the process if there is one */
+  tgo_status *(*create_env)(int log_level, const char *name, tgo_env **env); /* 3; that of the process, if there is one */
   void *unused_4[4];
   tgo_status *(*create_session_of_bytes)(const tgo_env *env, const void *model, size_t bytes,
                                          const tgo_session_options *options, tgo_session **session); /* 8 */

@@ -63,7 +63,8 @@ def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] |
 def reduced(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
     """Returns the nodes of a mean or an average pooling of int16, None for other nodes: the mean
     sums in int32, as in hosts, the pooling integers in float32."""
-    made = {"mean": _mean, "average_pool_2d": _average}.get(node.op)
+    row = ops.rows()[node.op]
+    made = {"reduction": _mean, "window": _average}.get(row.kind if row.averages else "")
     if made is None or node.epilogue or not short(e.tensors[node.operand()]):
         return None
     scale, _ = quantization.parameters(e.tensors[node.operand()])
