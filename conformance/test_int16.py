@@ -98,6 +98,7 @@ def test_sums_of_powers_of_two(op: str, host_name: str, book: Book) -> None:
 LAYERS = {
     "FULLY_CONNECTED": (7, "FullyConnectedOptions", {}),
     "CONV_2D": (4, "Conv2DOptions", {"padding": "SAME", "strideW": 1, "strideH": 1}),
+    "TRANSPOSE_CONV": (3, "TransposeConvOptions", {"padding": "SAME", "strideW": 2, "strideH": 2}),
     "DEPTHWISE_CONV_2D": (
         5, "DepthwiseConv2DOptions",
         {"padding": "SAME", "strideW": 1, "strideH": 1, "depthMultiplier": 1},
@@ -111,7 +112,9 @@ def layer(op: str, number: int, deep: int = 24, whole: bool = False) -> tuple[Ca
     layer. `whole`: all weights are 127 and all values the largest, and sums need 41 bits."""
     chance, (version, table, options) = np.random.default_rng([number, deep]), LAYERS[op]
     shape = {"FULLY_CONNECTED": (64, deep)}.get(op, (1, 8, 8, deep))
-    weights = {"FULLY_CONNECTED": (7, deep), "CONV_2D": (7, 3, 3, deep)}.get(op, (1, 3, 3, deep))
+    weights = {"FULLY_CONNECTED": (7, deep), "DEPTHWISE_CONV_2D": (1, 3, 3, deep)}.get(
+        op, (7, 3, 3, deep)
+    )
     feed = chance.integers(-(2**15), 2**15, shape).astype(np.int16)
     feed[..., -3:] >>= 9
     numbers = chance.integers(-127, 128, weights).astype(np.int8)
@@ -127,16 +130,20 @@ def layer(op: str, number: int, deep: int = 24, whole: bool = False) -> tuple[Ca
     biases = chance.integers(-(2**28), 2**28, weights[axis])
     bias = Input(biases.shape, "i64", biases.astype(np.int64),
                  quantization=Quantization(tuple(sums), (0,) * channels))  # fmt: skip
-    inputs = (
+    inputs: tuple[Input, ...] = (
         Input(shape, SHORT, quantization=held(scale)),
         Input(weights, "i8", numbers,
               quantization=Quantization(tuple(scales), (0,) * channels, axis)),
         bias,
     )  # fmt: skip
-    options = options | {"fusedActivationFunction": ("NONE", "RELU")[number % 3 == 0]}
+    if op == "TRANSPOSE_CONV":
+        size = Input((4,), "i32", np.array([1, 16, 16, 7], np.int32))
+        inputs = (size, inputs[1], inputs[0], bias)
+    else:
+        options = options | {"fusedActivationFunction": ("NONE", "RELU")[number % 3 == 0]}
     case = Case(f"{number} {deep} {whole}", op, version, inputs, table, options, output_type=SHORT,
                 output_quantization=made)  # fmt: skip
-    bare = op != "FULLY_CONNECTED" and number % 4 == 0
+    bare = op in ("CONV_2D", "DEPTHWISE_CONV_2D") and number % 4 == 0
     return replace(case, inputs=inputs[:2]) if bare else case, [feed]
 
 
@@ -153,16 +160,17 @@ def test_large_sums(op: str, host_name: str, book: Book) -> None:
     judged(op, made, host_name, book)
 
 
-def test_dense_layers_without_a_bias(host_name: str, book: Book) -> None:
+@pytest.mark.parametrize("op", ["FULLY_CONNECTED", "TRANSPOSE_CONV"])
+def test_layers_without_a_bias(op: str, host_name: str, book: Book) -> None:
     """In tflite-runtime their sums have 32 bits, and the host keeps them."""
-    made = (layer("FULLY_CONNECTED", number) for number in range(1, 5))
-    bare = ((replace(case, inputs=case.inputs[:2]), feed) for case, feed in made)
+    made = (layer(op, number) for number in range(1, 5))
+    bare = ((replace(case, inputs=case.inputs[:-1]), feed) for case, feed in made)
     if host_name != "tflite_runtime":
-        return judged("FULLY_CONNECTED", bare, host_name, book)
+        return judged(op, bare, host_name, book)
     for case, feed in bare:
         run = host.run_on_gpu(models.build(case), [feed], host_name)
         assert run.placement.sentences == (
-            "FULLY_CONNECTED needs a bias of int64 for int16, whose sums have 64 bits.",
+            f"{op} needs a bias of int64 for int16, whose sums have 64 bits.",
         )
     pytest.skip("tflite_runtime keeps these layers")
 

@@ -93,13 +93,17 @@ def twins() -> Iterator[tuple[str, Case]]:
 
 def _in_short(case: Case) -> bool:
     """Whether rows take the case over int16. They refuse layers with fed weights, layers too deep
-    for exact sums, and dense ones without a bias, which tflite-runtime sums in 32 bits."""
+    for exact sums, and dense and transposed ones without a bias, which tflite-runtime sums in 32
+    bits."""
     if case.name in BEYOND_SHORT.get(case.op, ()):
         return False
     if case.op not in AXES:
         return True
     weights, bias = (*case.inputs, None, None)[1], BIASES[case.op]
-    biased = case.op != "FULLY_CONNECTED" or case.inputs[bias:] not in ((), (None,))
+    biased = case.op not in ("FULLY_CONNECTED", "TRANSPOSE_CONV") or case.inputs[bias:] not in (
+        (),
+        (None,),
+    )
     return (
         weights is not None
         and weights.data is not None

@@ -93,7 +93,7 @@ def depthwise(node: RawNode) -> dict[str, Any]:
 
 
 def transposed(node: RawNode) -> dict[str, Any]:
-    return _window(node.params("tgl_transpose_conv_params")) | _sums(node, 3, 16)
+    return _window(node.params("tgl_transpose_conv_params")) | _sums(node, 3, 16, unbiased=True)
 
 
 def pool(node: RawNode) -> dict[str, Any]:
