@@ -90,7 +90,7 @@ class _Both:
         guards, trace.many = trace.many, None
         if guards and trace.fixed > fixed:
             raise ExcludesOneError  # it would hold for 1 and the example only
-        many = smaller(trace.may_be_one - 1, 1)
+        many = smaller(_extent(trace) - 1, 1)
         for guard in guards:
             trace.guards[_only_if(many, guard)] = None
         if guards or found.differs:
@@ -136,6 +136,12 @@ class _Both:
         known = _known(low)
         _lower(low, low.graph.nodes[place])
         return _added(low, begun, known)
+
+
+def _extent(trace: Trace) -> int:
+    """Returns the extent that may be 1."""
+    assert trace.one is not None
+    return Extent((((trace.one,), 1),), trace.atoms[trace.one].value, trace)
 
 
 def _added(low: Lowering, begun: list[Launch], known: list[int]) -> list[Launch]:

@@ -26,6 +26,7 @@ from tflgpu_plugin.ir.polynomial import (
     at_example,
     exact_quotient,
     least,
+    limits_of,
     most,
     negated,
     pinned,
@@ -43,9 +44,8 @@ INTEGERS = 2 - MOST, MOST - 2  # limits of values that a run gives: those beyond
 
 @dataclass
 class Trace:
-    """The symbols and guards of one trace, and the functions of symbols that it computed. `one` is
-    the atom of a symbol that may be 1. Guards that do not hold for 1 raise ExcludesOneError, unless
-    there is a list of them, `many`."""
+    """The symbols, guards and functions of symbols of a trace. `one` is the atom of a symbol that
+    may be 1. Guards that do not hold for 1 raise ExcludesOneError, or are added to `many`."""
 
     atoms: list[Atom] = field(default_factory=list)
     guards: dict[Guard, None] = field(default_factory=dict)
@@ -73,12 +73,6 @@ class Trace:
         self.one = self.known["in", number, ZERO]
         return made
 
-    @property
-    def may_be_one(self) -> int:
-        """Returns the extent that may be 1."""
-        assert self.one is not None
-        return Extent((((self.one,), 1),), self.atoms[self.one].value, self)
-
     @cached_property
     def as_single(self) -> SingleEvaluation:
         """Returns what evaluates polynomials as if the extent that may be 1 were 1."""
@@ -87,15 +81,8 @@ class Trace:
 
     @property
     def conditions(self) -> list[Guard]:
-        """Returns all conditions for which the trace holds: its guards, and the limits of its
-        symbols."""
-        limits = []
-        for k, atom in enumerate(self.atoms):
-            if atom.op == "in" and atom.least:
-                limits.append(Guard("ge", plus((((k,), 1),), terms_of(-atom.least))))
-            if atom.op == "in" and atom.most < MOST:
-                limits.append(Guard("ge", plus((((k,), -1),), terms_of(atom.most))))
-        return [*limits, *self.guards]
+        """Returns all conditions for which the trace holds: guards, and limits of symbols."""
+        return [*limits_of(self.atoms), *self.guards]
 
     @property
     def pinned(self) -> set[Any]:

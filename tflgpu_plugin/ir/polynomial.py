@@ -149,6 +149,17 @@ def quotient_limits(
     return lowest, MOST if high is None else (high + up * (small - 1)) // small
 
 
+def limits_of(atoms: Sequence[Atom]) -> list[Guard]:
+    """Returns the conditions that symbols are within their limits."""
+    found = []
+    for k, atom in enumerate(atoms):
+        if atom.op == "in" and atom.least:
+            found.append(Guard("ge", shifted((((k,), 1),), -atom.least)))
+        if atom.op == "in" and atom.most < MOST:
+            found.append(Guard("ge", shifted((((k,), -1),), atom.most)))
+    return found
+
+
 def pinned(guards: Iterable[Guard]) -> set[int]:
     """Returns the atoms for which a guard allows a single value."""
     equal = (guard.terms for guard in guards if guard.kind == "eq")

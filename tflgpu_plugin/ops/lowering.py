@@ -299,9 +299,8 @@ class Lowering:
         )
 
     def loops(self, node: Node, rounds: int) -> None:
-        """Checks the number of loop rounds of a thread, all loops together. Raises Unsupported
-        where a software driver would silently end them: Mesa counts all rounds of a function, with
-        one more for each loop."""
+        """Checks the rounds of a thread's loops. Raises Unsupported where a software driver would
+        silently end them: Mesa counts all rounds of a function, with one more for each loop."""
         if self.target.software and rounds > MAX_LOOP_ROUNDS:
             raise Unsupported.of(
                 "device.limit",
