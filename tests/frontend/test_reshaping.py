@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ class Template:
 
     def __init__(self, numbers: Flat, trace: Trace) -> None:
         self.numbers, self.trace = numbers, trace
+        self.plan = SimpleNamespace(least_bytes=0)
 
     def fits(self, symbols: dict[int, int]) -> bool:
         return Values(self.trace, symbols).hold([*self.trace.guards])
@@ -115,14 +117,25 @@ def test_extents_that_become_unequal_get_symbols_of_their_own() -> None:
     assert found is not None and found.places == ((2, 0), (4, 1)) and len(make) == 2
 
 
-def test_numbers_without_limits_and_extents_below_2_are_no_symbols() -> None:
+def test_a_batch_of_1_is_a_symbol_unless_the_template_cannot_hold_for_others() -> None:
+    reshaping, make = Reshaping(declared=frozenset((1, 2))), Made()
+    found = reshaping.of(given(1, 8, 7, 6), FIRST, make)
+    assert found is not None and found.places == ((1, 0), (2, 1))
+    assert found.rooms == [{0: 1, 1: 8}, {0: 2, 1: 8}]
+    assert reshaping.of(given(9, 8, 7, 6), FIRST, make) is found
+    reshaping = Reshaping(declared=frozenset((1, 2)))
+    found = reshaping.of(given(1, 8, 7, 6), FIRST, lambda n, t: n[1] != 1 and make(n, t))
+    assert found is not None and found.places == ((2, 0),)
+
+
+def test_numbers_without_limits_and_other_extents_below_2_are_no_symbols() -> None:
     reshaping, make = Reshaping(), Made()
     reshaping.of(given(3, 7, 7, 5), FIRST, make)
     assert reshaping.of(given(3, 7, 7, 6), FIRST, make) is None
-    found = reshaping.of(given(1, 8, 7, 6), FIRST, make)
-    assert found is not None and found.places == ((2, 0),)
+    found = reshaping.of(given(2, 1, 7, 6), FIRST, make)
+    assert found is not None and found.places == ((1, 0),)
     assert found.values(given(2, 8, 7, 6)) is None
-    assert reshaping.of(given(0, 1, 7, 6), FIRST, make) is None
+    assert reshaping.of(given(0, 0, 7, 6), FIRST, make) is None
 
 
 @pytest.mark.parametrize("value", [-9, -1, 0, 1, MOST, -MOST])

@@ -29,6 +29,7 @@ Limits = Mapping[int, tuple[int, int]]  # least and largest value of a symbol, b
 KEPT = 8  # how many templates, and shapes of earlier runs, are remembered
 MARGIN = 4  # a buffer that is too small is made 1 / MARGIN larger than needed, ...
 NARROW = 3  # after so many templates in a row that hold for few shapes, no more are made
+SMALL = 1 << 25  # bytes of tensors for a few images up to which buffers also suffice for two
 STEPS = 32  # ... or larger by so many steps, if it grows in small steps
 
 
@@ -277,6 +278,9 @@ class Reshaping:
             raise
         found = trace.pinned
         self._count(bool(trace.fixed), [k for k, symbol in values.items() if symbol in found])
+        units = {symbol for k, symbol in places if names[k] == unit and given[k] == 1}
+        if units and template.plan.least_bytes <= SMALL:
+            rooms.append({**rooms[0], **dict.fromkeys(units, 2)})
         made = Symbolic(given, places, template, rooms, rooms[0])
         self.found = [made, *self.found][:KEPT]
         return made
