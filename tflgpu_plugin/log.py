@@ -65,7 +65,7 @@ def set_level(level: str) -> None:
 
 
 def _from_environment() -> int:
-    """Returns the level that the variable TFLGPU_LOG names. A value that is no level is reported
+    """Returns the level that the variable TFLGPU_LOG names. A value that is not a level is reported
     once and means warnings."""
     name = os.environ.get(VARIABLE, "").lower()
     if name and name not in LEVELS:
@@ -91,7 +91,7 @@ def write(text: str, stream: Any = None) -> None:
 
 def progress(text: str) -> None:
     """Shows a text on the last line of the terminal, in place of the one before; "" removes it.
-    Does nothing where stderr is no terminal, or warnings are off."""
+    Does nothing where stderr is not a terminal, or warnings are off."""
     to = sys.stderr
     if to is not None and (text or _line.text):
         _line.show(text, to)

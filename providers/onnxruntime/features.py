@@ -91,7 +91,8 @@ def imputed(e: Builder) -> bool:
 
 
 def imputer(e: Builder) -> int:
-    """Builds Imputer: replaces a number, or NaN, by others."""
+    """Builds Imputer: replaces each element that equals a given number (or is NaN) with the value
+    of its feature."""
     x, given = e.x(), _imputed(e)
     if e.dtype() != "f32":
         replaced = e.index([e.integer("replaced_value_int64")])
@@ -158,8 +159,8 @@ def categories(e: Builder) -> bool:
 
 
 def one_hot_encoder(e: Builder) -> int:
-    """Builds OneHotEncoder: 1 at the category of an element, else 0. With zeros = 0, elements of no
-    category fail the run."""
+    """Builds OneHotEncoder: 1 at the category of an element, else 0. With zeros = 0, an element
+    that equals no category fails the run."""
     given, x = whole(e, "cats_int64s"), e.x()
     number = x if e.dtype() == "i64" else e.add("cast", x, dtype="i64")
     each = e.reshape(number, (*e.shape(), 1))
@@ -186,7 +187,7 @@ def _listed(e: Builder, what: str) -> tuple[str, Array]:
 
 
 def _default(e: Builder, dtype: str) -> Any:
-    """Returns the value for elements that are no key."""
+    """Returns the value that LabelEncoder gives to elements that equal no key."""
     given = e.host.attributes.get("default_tensor")
     if given is not None and np.size(given):
         return np.asarray(given).reshape(-1)[0]

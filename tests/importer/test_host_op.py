@@ -21,7 +21,7 @@ def test_marks_of_operands() -> None:
         Operand("axis", constant=True),
         Operand("index", optional=True, repeated=True),
     )
-    with pytest.raises(ValueError, match="'thing' is no role"):
+    with pytest.raises(ValueError, match="'thing' is not a role"):
         operands("value thing?")
 
 

@@ -33,7 +33,7 @@ def test_a_refusal_is_its_sentence_with_a_code(kind: type[Refusal]) -> None:
 
 
 def test_a_code_is_listed() -> None:
-    with pytest.raises(ValueError, match=r"'shape\.emtpy' is no code"):
+    with pytest.raises(ValueError, match=r"'shape\.emtpy' is not a refusal code"):
         Refusal("shape.emtpy", "It is empty.")
     assert code_of("A sentence of another package.") == OTHER and OTHER not in CODES
 

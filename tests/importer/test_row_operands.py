@@ -27,7 +27,7 @@ def test_a_tensor_of_another_graph_is_no_operand() -> None:
         kept.append(b.x())
         return int(b.add("add", b.x(), kept[0])) and b.add("add", b.x(), kept[0])
 
-    assert built(remember) == "" and "is no tensor of this graph" in built(remember)
+    assert built(remember) == "" and "is not a tensor of this graph" in built(remember)
 
 
 def test_a_node_that_lacks_an_operand_is_refused() -> None:

@@ -21,8 +21,8 @@ PROVIDERS = ("tflite", "onnxruntime")
 
 
 def line(providers: tuple[str, ...]) -> str:
-    """Returns the content of the file: one line, which does nothing after the package is
-    removed."""
+    """Returns the content of the .pth file: one line, which does nothing once the package has
+    been removed."""
     code = (
         "try:\n import tflgpu_startup\nexcept ImportError: pass\n"
         f"else: tflgpu_startup.enable{providers!r}"
@@ -35,8 +35,8 @@ class EnableError(RuntimeError):
 
 
 def folders() -> list[Path]:
-    """Returns the folders that may contain the file: this environment's site-packages, then the
-    user's (outside of virtual environments)."""
+    """Returns the folders that may contain the .pth file: this environment's site-packages, then
+    the user's, unless Python ignores that one (as in most virtual environments)."""
     found = [Path(sysconfig.get_path("purelib"))]
     if site.ENABLE_USER_SITE:
         found.append(Path(site.getusersitepackages()))
@@ -54,7 +54,8 @@ def serves_onnxruntime(path: Path) -> bool:
 
 
 def enable(onnxruntime: bool = True) -> Path:
-    """Writes the file and returns its path; an existing one is replaced. Raises EnableError."""
+    """Writes the .pth file, replacing an existing one, and returns its path. Raises
+    EnableError."""
     problem: OSError | None = None
     text = line(PROVIDERS if onnxruntime else PROVIDERS[:1])
     for folder in folders():
@@ -70,7 +71,8 @@ def enable(onnxruntime: bool = True) -> Path:
 
 
 def disable() -> list[Path]:
-    """Removes the file from all folders and returns the removed paths. Raises EnableError."""
+    """Removes the .pth file from all folders and returns the removed paths. Raises
+    EnableError."""
     removed = enabled()
     for path in removed:
         try:
@@ -84,8 +86,8 @@ def disable() -> list[Path]:
 
 
 def _record(path: Path, present: bool) -> None:
-    """Adds the file to the list of the installed package's files, or removes it. If that list
-    cannot be written, the file outlives the package, and does nothing."""
+    """Adds the .pth file to the list of the installed package's files, or removes it from that
+    list. If the list cannot be written, the file outlives the package, and does nothing."""
     with suppress(OSError, importlib.metadata.PackageNotFoundError):
         files = importlib.metadata.files("tflgpu-plugin") or []
         own = next((file for file in files if file.match("*.dist-info/RECORD")), None)

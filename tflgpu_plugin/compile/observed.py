@@ -63,7 +63,7 @@ def observations(graph: Graph, target: Target) -> Iterator[Observation]:
 
 
 class _Observing(Assembly):
-    """An assembly that unpacks tensors of a plan that it has made."""
+    """Assembles a plan, and copies of it that each end early and return one tensor."""
 
     def written(self) -> list[_Written]:
         """Returns the tensors that are not empty, each after the last launch that writes it, in the
@@ -124,7 +124,8 @@ class _Observing(Assembly):
         return (there.dtype, there.quantization) == (here.dtype, here.quantization)
 
     def observed(self, plan: Plan, one: _Written) -> Observation:
-        """Returns the observation of a tensor after its launch."""
+        """Returns an observation whose plan ends after the launch that completes the tensor, and
+        returns the tensor."""
         place, tensor = one.launch, one.stored
         node, raw = Node(-1, IO_LAYOUT, (), (tensor,)), Raw("observed", tensor)
         before, buffers = len(self.low.launches), len(self.buffers)

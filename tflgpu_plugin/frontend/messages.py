@@ -54,8 +54,8 @@ def warn_of_unknown_exclusions(
     known = {text for node in nodes for text in (node.name, node.op, str(node.id))} | {*operators}
     for name in names:
         text = (
-            f"WARNING: tflgpu: the option exclude names {name!r}, which is no node of this "
-            "graph and no known operator."
+            f"WARNING: tflgpu: the option exclude names {name!r}, which is neither a node of "
+            "this graph nor a known operator."
         )
         if name not in known and text not in logged:
             logged.add(text)

@@ -333,7 +333,7 @@ def agree(
 
 def difference(expected: Array, got: Array) -> float:
     """Returns the largest elementwise difference; infinite for another shape, NaN where only one
-    side is NaN. Equal infinities and NaN on both sides are no difference."""
+    side is NaN. Equal infinities and NaN on both sides are not a difference."""
     if expected.shape != got.shape:
         return float("inf")
     a, b = expected.astype(np.float64), got.astype(np.float64)

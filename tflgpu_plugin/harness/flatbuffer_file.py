@@ -40,7 +40,7 @@ TENSOR: Fields = {
     6: {0: 4, 1: 4, 2: [DIMENSION]},  # sparsity
 }  # fmt: skip
 GRAPH: Fields = {4: 1, 0: [TENSOR], 3: [OPERATOR]}
-# Place and size of bytes that are behind all tables, in large files.
+# Slots of the offset and size of bytes that large files store after all tables.
 BEHIND = {"buffer": (1, 2), "operator": (9, 10)}
 MODEL: Fields = {
     1: [{1: 1}], 4: [BUFFER], 3: 1, 5: 4, 6: [NAMED], 7: [{2: 1, 0: [NAMED], 1: [NAMED]}],
@@ -135,8 +135,9 @@ class File:
         return fields
 
     def behind(self, table: int, kind: str) -> tuple[int, int]:
-        """Returns place and size of the bytes of a table (a kind in `BEHIND`) that are behind all
-        tables, (0, 0) if it has none there. Raises IndexError if they are not all in the file."""
+        """Returns the offset and size of the bytes of a table (a kind in `BEHIND`) that are stored
+        after all tables, (0, 0) if it has none. Raises IndexError if they
+        extend past the end of the file."""
         start, size = (self.long(self.field(table, slot)) for slot in BEHIND[kind])
         if start <= 1 or size <= 1:  # which the converter writes for others
             return 0, 0

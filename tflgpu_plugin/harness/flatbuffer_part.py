@@ -110,8 +110,8 @@ class _Copy:
         return start
 
     def _note_behind(self, at: int, start: int, fields: Fields) -> None:
-        """Notes the bytes of the table at `at` that are behind all tables; it is copied to
-        `start`."""
+        """Notes which bytes of the table at `at` are stored after all tables. The table is copied
+        to `start`."""
         kind = "buffer" if fields is BUFFER else "operator" if fields is OPERATOR else ""
         if not kind or self.file.behind(at, kind) == (0, 0):
             return
@@ -123,7 +123,7 @@ class _Copy:
             self.behind[start + place - at] = self.file.behind(at, kind)
 
     def finish(self) -> None:
-        """Appends the bytes that are behind all tables."""
+        """Appends the bytes that are stored after all tables."""
         for place, (start, size) in self.behind.items():
             self.out += bytes(-len(self.out) % 16)
             struct.pack_into("<Q", self.out, place, len(self.out))
@@ -148,7 +148,8 @@ class _Copy:
         return self._vector(count, file.model[start + 4 : start + 4 + count * inside])
 
     def _vector(self, count: int, data: bytes) -> int:
-        """Appends a list; its items are aligned, and a zero follows, with which texts end."""
+        """Appends a vector with aligned items, and a zero byte, which terminates strings; returns
+        its position."""
         self.out += bytes(-(len(self.out) + 4) % 16)
         start = len(self.out)
         self.out += struct.pack("<I", count) + data + b"\0"

@@ -372,8 +372,9 @@ def session(
 
 
 def report(session: Any) -> Report:
-    """Returns the report of the model. Raises ValueError with a sentence."""
+    """Returns the report of a session. Raises ValueError, with a sentence, for a session without
+    our provider."""
     try:
         return tflgpu_plugin.report(session)
     except TypeError as error:
-        raise ValueError(f"{HOST} made the session without this provider.") from error
+        raise ValueError(f"{HOST} created the session without TflGpuExecutionProvider.") from error

@@ -204,7 +204,8 @@ class Builder(NodeReader):
         if isinstance(given, float):
             return self.const(given)
         raise TypeError(
-            f"The operand {given!r} of {op} is no tensor of this graph: write constants as floats."
+            f"The operand {given!r} of {op} is not a tensor of this graph: write constants as "
+            "floats."
         )
 
     def _worked_out(

@@ -81,7 +81,7 @@ def check_model(model: HostModel) -> None:
                 raise ValueError(f"The value {key!r} is made by two nodes, {made[key]} and "
                                  f"{node.id}.")  # fmt: skip
             if model.values[key].data is not None:
-                raise ValueError(f"The value {key!r} is a constant, and node {node.id} makes it.")
+                raise ValueError(f"The value {key!r} is a constant, but node {node.id} writes it.")
             made[key] = node.id
         if not 0 <= node.id < FIRST_EXTRA:
             raise ValueError(f"The id of node {node.id} is not from 0 to {FIRST_EXTRA - 1}.")

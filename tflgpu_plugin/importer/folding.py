@@ -59,8 +59,8 @@ class Meaning:
 
 
 def of_op(op: Op, attributes: Mapping[str, Any], dtype: str, results: int = 1) -> Meaning | None:
-    """Returns the meaning of an op for operands in its order and results of this type, or None
-    where the op has no evaluation in numpy."""
+    """Returns the function that computes the `results` outputs of an op in numpy from its operands,
+    in the op's order, or None if numpy cannot evaluate the op. A cast converts to `dtype`."""
     if not evaluation.known(op):
         return None
     arguments = {**attributes, "dtype": dtype} if op.converts else attributes

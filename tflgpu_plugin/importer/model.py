@@ -20,7 +20,7 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 class Value:
     """A tensor of the host. `shape` has a name for each extent that is not known (a generated one
     where the model gives none); None means that not even the rank is known. `dtype` is a key of
-    `graph.NUMPY_DTYPES`, "" for a value that is no tensor. `data` is the value of a constant,
+    `graph.NUMPY_DTYPES`, "" for a value that is not a tensor. `data` is the value of a constant,
     mostly a view of the host's memory; with `default`, the user may provide other data. `element`
     is the host's number of the type. `variable`: the host keeps the value between runs. `constant`:
     the model contains the value, readable or not. `damage` says why it cannot be read, as text that

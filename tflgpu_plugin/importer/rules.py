@@ -40,7 +40,7 @@ INEXACT = Refusal(
 INDICES = 1  # position of the indices in a pooling's outputs and an unpooling's inputs
 READ = Refusal(
     "indices.unpaired",
-    "Its indices are read by nodes that are no unpoolings; hosts number them differently.",
+    "Its indices are read by nodes that are not unpoolings; hosts number them differently.",
 )
 FOREIGN = Refusal(
     "indices.unpaired",

@@ -34,7 +34,7 @@ class Editor:
 
     def tensor(self, shape: Shape, like: int) -> int:
         """Returns the id of a new tensor of this shape. It has all other properties of the tensor
-        `like`, but is no constant, no variable, and has no `counted`."""
+        `like`, but is neither a constant nor a variable, and has no `counted`."""
         return self.add(
             replace(self.tensors[like], shape=shape, data=None, variable=False, counted=None)
         )

@@ -321,7 +321,7 @@ class Extent(_Number):
 
 
 def _value(number: Any) -> int | None:
-    """Returns the (example) value of an integer, or None if `number` is no integer."""
+    """Returns the (example) value of an integer, or None if `number` is not one."""
     if type(number) is int:
         return number
     if isinstance(number, Extent):

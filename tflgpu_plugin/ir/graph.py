@@ -63,7 +63,7 @@ class Tensor:
     """A value. `data` is the value of a constant; `variable`: the host keeps the value between
     runs; `wide`: it stays float32 where other tensors may be stored as float16. `counted` is (axis,
     tensor): the extent of the axis is an upper bound, and only the first n indices along it are
-    valid, where n is the int32 value of the tensor after a run."""
+    valid, where n is the int32 value of that tensor after a run."""
 
     name: str
     shape: Shape

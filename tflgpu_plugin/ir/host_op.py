@@ -110,7 +110,7 @@ def operands(text: str) -> tuple[Operand, ...]:
         role = word.rstrip("?*!")
         if role not in ROLES:
             raise ValueError(
-                f"{role!r} is no role of an operand. The roles are: {', '.join(ROLES)}."
+                f"{role!r} is not a role of an operand. The roles are: {', '.join(ROLES)}."
             )
         found.append(Operand(role, *(mark in word for mark in "?*!")))
     return tuple(found)

@@ -56,10 +56,10 @@ CODES: Mapping[str, str] = {
     "host.interface": "The host does not expose data that the plugin needs to run the node.",
     "model.damaged": "The model, or a compiled model, is damaged or was made for something else.",
     # Reasons that involve several nodes.
-    "state.unsupported": "State is no variable of the model, or is read in other places, too.",
+    "state.unsupported": "The state is not a variable of the model, or is also read elsewhere.",
     "state.order": "The host does not keep the order of reads and assignments of variables.",
-    "loop.unsupported": "The loop is no recurrent layer of a known form, and its steps cannot be "
-    "planned in advance.",
+    "loop.unsupported": "The loop is not a recurrent layer of a known form, and its steps cannot "
+    "be planned in advance.",
     "indices.unpaired": "Pooling indices would pass between this plugin and the host, which number "
     "them differently.",
     "result.inexact": "Sums of integers may be larger than float32 holds exactly.",
@@ -87,7 +87,7 @@ class Refusal(str):
 
     def __new__(cls, code: str, sentence: str) -> Self:
         if code not in CODES:
-            raise ValueError(f"{code!r} is no code of a refusal.")
+            raise ValueError(f"{code!r} is not a refusal code.")
         made = super().__new__(cls, sentence)
         made.code = code
         return made

@@ -50,7 +50,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         )
     if classes < 1 or scores[2] - classes not in (0, 1):
         return Refusal(
-            "shape.mismatch", f"{scores[2]} scores of a box are not those of {classes} classes."
+            "shape.mismatch", f"{scores[2]} scores per box do not match {classes} classes."
         )
     if not 0 < given["overlap"] <= 1:
         return Refusal(

@@ -24,7 +24,7 @@ MANY_ROWS = 8  # from this number on, rows are treated as the pixels of a 1x1 co
 
 
 def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires a weight matrix; no fused tanh."""
+    """Requires a weight matrix; an input that divides into rows of its width; no fused tanh."""
     x, weights = operands(graph, node)
     if len(weights) != 2 or 0 in (*x, *weights):
         return Refusal(

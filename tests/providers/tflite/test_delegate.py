@@ -109,8 +109,8 @@ def test_names_in_exclude_that_are_none(host: str, capfd: pytest.CaptureFixture[
     made = delegate(host, exclude="maen")
     hosts.interpreter(small_models.guide(), host, experimental_delegates=[made])
     assert (
-        "WARNING: tflgpu: the option exclude names 'maen', which is no node of this graph and "
-        "no known operator."
+        "WARNING: tflgpu: the option exclude names 'maen', which is neither a node of this graph "
+        "nor a known operator."
     ) in capfd.readouterr().err
 
 

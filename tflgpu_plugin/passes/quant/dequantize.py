@@ -106,7 +106,7 @@ def _fold(tensors: dict[int, Tensor], node: Node, made: Made) -> None:
 
 
 def dequantized(source: Tensor) -> Array | None:
-    """Returns a constant as float32; None if it is no constant or does not hold real numbers."""
+    """Returns a constant as float32; None if it is not constant or does not hold real numbers."""
     if source.data is None:
         return None
     if source.dtype == "f32":  # converted before

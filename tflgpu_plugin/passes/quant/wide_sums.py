@@ -113,7 +113,7 @@ def _bias(e: Rewriter, node: Node) -> Array | None:
         return None
     data = None if given is None else e.tensors[given].data
     if data is None or data.dtype.kind != "i":
-        raise ValueError("a layer over int16 whose bias is no constant of integers")
+        raise ValueError("a layer over int16 whose bias is not a constant of integers")
     return data
 
 
