@@ -17,16 +17,16 @@ from .reader import TABLE
 from .sessions import Placed
 from .snapshot import Snapshot
 
-MOST_NAMES = 4  # most dynamic extents that get a further template each
+MOST_NAMES = 4  # limit of dynamic extents that get a template of their own
 
 
 def templates(
     partition: Partition, placed: Placed, taken: Snapshot
 ) -> Iterator[tuple[Plan, Mapping[str, Any]]]:
     """Yields the plan of each template and what is stored with it. The first template is traced at
-    the shapes of the first plan. Since an extent of 1 is never a symbol, there is one more template
-    per extent (for example the batch, or the tokens of a step), in which this extent is 1, or 2 if
-    it is 1 in the first plan."""
+    the shapes of the first plan. Since an extent of 1 is never a symbol, up to `MOST_NAMES`
+    dynamic extents (for example the batch, or the tokens of a step) get one more template each, in
+    which this extent is 1, or 2 if it is 1 in the first plan."""
     names = _names(placed, taken)
     for given in _variants(partition, placed, taken, names):
         try:
@@ -52,7 +52,8 @@ def _names(placed: Placed, taken: Snapshot) -> dict[int, str]:
 def _variants(
     partition: Partition, placed: Placed, taken: Snapshot, names: Mapping[int, str]
 ) -> Iterator[tuple[Shape, ...]]:
-    """Yields the shapes and run values of the first plan, then others."""
+    """Yields input shapes and run values to trace: first those of the first plan, then those with
+    one dynamic extent changed to 1 (or to 2 if it was 1)."""
     interface = placed.interface
     yield interface.key
     flat = providers.flat(interface.key)
@@ -67,7 +68,7 @@ def _variants(
 
 
 def _with(taken: Snapshot, name: str, number: int) -> Snapshot:
-    """Returns the model with a number for a dynamic extent, in expressions of its name, too."""
+    """Returns the model with `number` for the dynamic extent `name`, also within expressions."""
 
     def changed(value: Value) -> Value:
         texts = (

@@ -88,8 +88,8 @@ def affine_grid(e: Builder) -> int:
 
 @asks("shape.unsupported")
 def _turned(e: Builder) -> bool:
-    """Requires a size of 4 or 5 extents, with at most 1,048,576 positions per image, and one matrix
-    of matching shape per image."""
+    """Requires a size of 4 or 5 extents, none of them 0; at most 1,048,576 positions per image; and
+    theta of shape [N, 2, 3] for images, or [N, 3, 4] for volumes."""
     size = [integer(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
     return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES

@@ -21,7 +21,7 @@ LABELS = "classlabels_ints"
 
 
 def _counts(e: Builder) -> Array:
-    """Returns the number of support vectors, in classifiers of each class."""
+    """Returns the number of support vectors: one number, in classifiers one per class."""
     if e.host.op == "SVMRegressor":
         return np.asarray([e.integer("n_supports")])
     return whole(e, "vectors_per_class")
@@ -89,7 +89,7 @@ def _product(e: Builder, x: int, weights: Array, bias: Array | None = None) -> i
 
 
 def _kernel(e: Builder) -> int:
-    """Returns the kernel of each row with each support vector [n, vectors]."""
+    """Returns the values [rows, vectors] of the kernel for each row and support vector."""
     x, name = scores.rows(e), e.text("kernel_type", "LINEAR")
     gamma, constant, degree = (float(n) for n in [*floats(e, "kernel_params"), 0, 0, 0][:3])
     vectors = floats(e, "support_vectors").reshape(-1, e.shape()[-1])
@@ -132,8 +132,8 @@ def classifier(e: Builder) -> list[int]:
 
 
 def _linear_label(e: Builder, y: int) -> int:
-    """Returns the label of the largest score; of two classes the second one, where that exceeds 0,
-    or with weights of at least 0 reaches a half."""
+    """Returns the label of the largest score. With two classes it is always the second label if
+    that score exceeds 0 or, where no weight is negative, is at least 0.5."""
     labels = _labels(e)
     if len(labels) > 2:
         return scores.chosen(e, y, labels)
@@ -146,7 +146,7 @@ def _linear_label(e: Builder, y: int) -> int:
 
 
 def _pair_weights(e: Builder) -> Array:
-    """Returns the weight of each support vector in the score of each pair [pairs, vectors]."""
+    """Returns the weights [pairs, vectors] of the support vectors in the score of each pair."""
     given = floats(e, "coefficients").reshape(len(_labels(e)) - 1, -1)
     ends = np.cumsum(_counts(e))
     own = [slice(int(end - count), int(end)) for end, count in zip(ends, _counts(e), strict=True)]
@@ -158,7 +158,8 @@ def _pair_weights(e: Builder) -> Array:
 
 
 def _votes(e: Builder, y: int) -> int:
-    """Returns the votes for each class: of a pair, the first class gets that of a score above 0."""
+    """Returns the number of votes for each class. Each pair votes for its first class if its score
+    is above 0, else for its second."""
     for_first = np.zeros((len(_labels(e)), len(_pairs(e))), np.float32)
     for_second = for_first.copy()
     for column, (i, j) in enumerate(_pairs(e)):

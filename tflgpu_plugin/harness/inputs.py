@@ -84,8 +84,8 @@ def _require_known(details: list[dict[str, Any]], names: tuple[str, ...]) -> Non
 
 
 def _fitting(name: str, wanted: tuple[int, ...], detail: dict[str, Any]) -> list[int]:
-    """Returns a shape for an input. Raises BadInput for another number of dimensions and, where the
-    host changes open ones only (`fixed`), for another extent of one that is not."""
+    """Returns `wanted` as the shape of an input. Raises BadInput if the number of dimensions
+    differs, or if the host can only change open dimensions (`fixed`) and another one differs."""
     extents = tuple(detail["open"])
     shown = "x".join("?" if n is None else str(n) for n in extents) or "none: it is a scalar"
     if len(wanted) != len(extents):
@@ -102,7 +102,7 @@ def _fitting(name: str, wanted: tuple[int, ...], detail: dict[str, Any]) -> list
 
 
 def _loaded(path: Path, dtype: np.dtype[Any]) -> Array:
-    """Returns the array of a .npy file. Raises BadInput, also for another type."""
+    """Returns the array of a .npy file. Raises BadInput, also if its dtype differs from `dtype`."""
     array = loaded(path)
     if array.dtype != dtype:
         raise BadInput(f"{path} holds {array.dtype}, and the input takes {dtype}.")

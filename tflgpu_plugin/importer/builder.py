@@ -38,7 +38,7 @@ from tflgpu_plugin.ops.table import Op
 COUNTED = (*STORED, "i16", "u16")  # dtypes of stored numbers
 
 
-LONGEST = 1 << 12  # elements of a constant of which a symbolic number is taken
+LONGEST = 1 << 12  # least elements of the constant that `counting` slices to a symbolic count
 
 
 def cast_array(data: Array, dtype: str) -> Array:

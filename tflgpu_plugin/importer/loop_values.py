@@ -35,7 +35,7 @@ class Carried(NamedTuple):
 
 
 class Vector(NamedTuple):
-    """A matrix of floats; the expression with the number `form` gives each of its rows."""
+    """A matrix of floats, each row of which is the value of the expression number `form`."""
 
     form: int
     rows: int
@@ -43,8 +43,8 @@ class Vector(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of the list that the loop carries at `position`: the rows `before` the counter, or all
-    others."""
+    """A part of the list that the loop carries at `position`: the rows before the counter if
+    `before`, else the row at the counter and all after it."""
 
     position: int
     counter: Counter

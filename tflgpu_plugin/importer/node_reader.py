@@ -24,13 +24,14 @@ Default = bool | int | float | str  # the type of an attribute
 
 @dataclass
 class NodeReader:
-    """A node of the host, its row in the `table` of the host, and the `values` of its model.
+    """A node of the host, its row in the host's `table`, and the `values` of the host's model.
     `inputs` are tensor ids (None: absent), `nodes` are those that the row has added so far.
-    `scaled`: extents are rounded products, which onnxruntime's shape inference and kernel round
-    differently (float32(50/7) * 7 gives 50 in float32 and 49.9999995 in float64). `misinferred`:
-    the host's shape inference gives an entirely different shape. `widened`: inputs were bfloat16,
-    and were cast to float32 for the row. With a nonzero `known_limit`, no nodes are added: every
-    result must be a constant of at most that many elements, computed from known values."""
+    `scaled`: the extents of the result are products with scales, as in Resize. The host's shape
+    inference may be off by one, since onnxruntime rounds them differently there and in the kernel
+    (float32(50/7) * 7 is 50 in float32 and 49.9999995 in float64). `misinferred`: the host's shape
+    inference gives an entirely different shape. `widened`: inputs of bfloat16 were cast to float32
+    for the row. With a nonzero `known_limit`, the row adds no nodes, and every result must be a
+    constant of at most that many elements, computed from known values."""
 
     host: HostNode
     row: HostOp
@@ -49,8 +50,7 @@ class NodeReader:
         return self.get(position) is not None
 
     def x(self, position: int = 0) -> int:
-        """Returns the tensor id of an input that must be present. Raises Unsupported when it is
-        absent."""
+        """Returns the tensor id of an input that must be present."""
         found = self.inputs[position]
         assert found is not None
         return found

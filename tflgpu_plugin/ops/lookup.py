@@ -1,14 +1,14 @@
-"""`lookup(x, table [65536]): scale` returns the value that a table has for each int16 number,
-from -32768 on; x holds multiples of `scale`. Passes make it of functions that hosts compute for
-int16 by tables between whose entries they interpolate; here the table has the host's result for
-each number.
+"""`lookup(x, table [65536]): scale` returns the table's value for each int16 number, from -32768
+on; x holds multiples of `scale`. Hosts compute some functions of int16 by interpolating between the
+entries of a small table. Passes replace such a function by `lookup`, whose table holds the host's
+result for every number.
 
 The functions below return these results as stored numbers.
 
-A softmax of int16 has two tables (`SoftmaxInt16` of
-tensorflow/lite/kernels/internal/reference/softmax.h), one of them by the sum of exponentials:
-`softmax_place(sum)`, an int32, is the place in that table, and `softmax_share(exponential,
-reciprocal, sum): scale` the result."""
+A softmax of int16 uses two tables (`SoftmaxInt16` of
+tensorflow/lite/kernels/internal/reference/softmax.h): one of exponentials, and one of reciprocals
+of their sum. `softmax_place(sum)` returns the int16 number with which the int32 sum is looked up in
+the second table; `softmax_share(exponential, reciprocal, sum): scale` returns the result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tflgpu_plugin.ops.table import GATE, Op, same_shape
 COUNT = 1 << 16
 STEPS = 512  # of the hosts' tables over the range of int16
 FULL_RANGE = 255  # entries of the hosts' table of the logistic function
-# Entries that are one larger than the nearest number of 1 / 2^16.
+# Entries of the hosts' table that exceed the nearest multiple of 1 / 2^16 by one unit.
 RAISED = (
     4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41,
     43, 44, 45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
@@ -64,8 +64,8 @@ def _units(scale: float, whole: tuple[int, ...]) -> Array:
 
 
 def _between(units: Array, bits: int) -> tuple[Array, Array]:
-    """Returns the logistic function of magnitudes in units of 1 / (24 * 2^bits), with so many more
-    fractional bits than its table, and where it is beyond the table."""
+    """Returns the logistic function of magnitudes in units of 1 / (24 * 2^bits), with `bits` more
+    fractional bits than its table, and a mask of the magnitudes that are beyond the table."""
     size, table = np.abs(units), _sigmoid()
     place = np.minimum(size >> bits, FULL_RANGE - 1)
     low, part = table[place], size & ((1 << bits) - 1)
@@ -101,8 +101,8 @@ def _scales(graph: Graph, node: Node) -> tuple[float, float]:
 def interpolated(
     function: Callable[[Array, np.float32], Array],
 ) -> Callable[[Graph, Node], Array]:
-    """Returns the function that makes the table of a function of float32 values and the scale of
-    the result."""
+    """Returns a function that makes the table of a node by interpolating `function`, which takes
+    float32 values and the scale of the result."""
 
     def made(graph: Graph, node: Node) -> Array:
         x, y = (Single(scale) for scale in _scales(graph, node))
@@ -165,15 +165,15 @@ exp, inverse_root, log = (interpolated(each) for each in (_exp, _inverse_root, _
 
 @cache
 def reciprocals() -> Array:
-    """Returns 2^15 / (1 + x) for x of 0 to 1, which the numbers of int16 stand for."""
+    """Returns the table of 2^15 / (1 + x), in which the int16 numbers represent x from 0 to 1."""
     unit = np.float64(1.0 / (COUNT - 1))
     return populated(lambda x: np.asarray(1.0 / (1.0 + x)), unit, LEAST, 2 * unit)
 
 
 @cache
 def exponentials(factor: float) -> Array:
-    """Returns 2^15 exp(-10 f d / 65535) for differences d of 65,535 to 0, times a factor f in fixed
-    point."""
+    """Returns the table of 2^15 exp(-10 f d / 65535) for differences d from 65,535 down to 0, where
+    f is `factor` in fixed point."""
     unit = np.float64(1.0 / (COUNT - 1))
     table = populated(np.exp, 10 * unit, MOST, 2 * unit)
     (fraction,), (shift,) = fixed_point(np.array([factor]))
@@ -188,12 +188,12 @@ def exponentials(factor: float) -> Array:
 
 
 def lower_place(low: Lowering, node: Node) -> None:
-    """Records the place in `reciprocals` of a sum of exponentials."""
+    """Records the launch that computes the index in `reciprocals` for a sum of exponentials."""
     lower_pair(low, node, "softmax_place(v)")
 
 
 def lower_share(low: Lowering, node: Node) -> None:
-    """Records an exponential times a reciprocal, by the sum of the exponentials."""
+    """Records the launch that computes exponential * reciprocal / 2^floor(log2(sum))."""
     unit = {"unit": float(node.attributes["scale"])}
     lower_pair(low, node, "softmax_share(v, e, w) * p.unit", unit)
 

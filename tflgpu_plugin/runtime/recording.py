@@ -14,10 +14,11 @@ from tflgpu_plugin.ir import Graph, Node, Plan
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the partition with this number. Times are nanoseconds of `now`: before its inputs
-    were written, after its commands were submitted, after the device had finished, and after its
-    results were read. `timestamps` are the device's clock before the first launch and after each
-    (or after the last), empty on an adapter without timestamps; `labels` name the launches."""
+    """One run of the partition number `partition`. `start`, `submitted`, `finished` and `end` are
+    times that `now` returned: before the inputs were written, after the commands were submitted,
+    after the device had finished, and after the results were read. `timestamps` are readings of the
+    device's clock, before the first launch and after each launch (with `ends_only`, only after the
+    last one). They are empty on an adapter without timestamps. `labels` name the launches."""
 
     partition: int
     start: int
@@ -40,7 +41,7 @@ class Run:
 
 
 def now() -> int:
-    """Returns the time in nanoseconds, of the clock of recorded runs."""
+    """Returns the current time in nanoseconds, from the clock that recorded runs use."""
     return int(native.load().tg_now())
 
 
@@ -68,12 +69,12 @@ def _run(run: Any) -> Run:
 
 
 def operators(graph: Graph) -> dict[int, str]:
-    """Returns the names of the host's nodes, each its operator and number, by their numbers."""
+    """Maps the number of each host node to a name made of its operator and its number."""
     return {number: f"{node.host_op or node.op} {number}" for number, node in _sources(graph)}
 
 
 def _sources(graph: Graph) -> Iterator[tuple[int, Node]]:
-    """Yields the number of each of the host's nodes, with the node of the graph that it is in."""
+    """Yields the number of each host node, with the node of the graph that computes it."""
     for node in graph.nodes:
         for source in node.sources or (node.id,):
             yield source, node
