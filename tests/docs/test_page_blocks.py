@@ -39,7 +39,6 @@ ELSEWHERE = {
     "FAIL a.onnx: ": "what it prints",
     "First wrong result in partition": "tests/cli/test_compare.py plants faults and reads this",
     "python -m benchmarks.compiled translated": "a step of make test-rest",
-    "model = CompiledModel.from_file(": "tests/providers/tflite/test_litert.py runs it",
     "python tools/drivers.py ": "it downloads; tests/suite/test_drivers.py has its parts",
 }
 

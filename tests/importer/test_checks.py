@@ -35,7 +35,7 @@ WRONG: dict[str, tuple[HostModel, str]] = {
     "no type, no data": (model(a=Value("a", "float32", (2,))), "types are f32"),
     "a constant that is made": (
         model(node(0, ("a", "a"), "c"), c=Value("c", "f32", (2,), np.ones(2, np.float32))),
-        "is a constant, and",
+        "is a constant, but",
     ),
     "an id of ours": (model(node(1 << 24, ("a", "a"), "c")), "is not from 0 to"),
     "no node": (replace(model(), nodes=(None,)), "not a HostNode"),
