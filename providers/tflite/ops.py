@@ -24,12 +24,8 @@ from tflgpu_plugin.providers import Table, arithmetic
 from . import conditions as need, flexbuffers, int16, loops, params
 
 DETECTION = "CUSTOM TFLite_Detection_PostProcess"
-# MediaPipe's operators.
-CONV_TRANSPOSE, POOL_ARGMAX, UNPOOL = (
-    "CUSTOM Convolution2DTransposeBias",
-    "CUSTOM MaxPoolingWithArgmax2D",
-    "CUSTOM MaxUnpooling2D",
-)
+CONV_TRANSPOSE = "CUSTOM Convolution2DTransposeBias"  # this and the next two are MediaPipe's
+POOL_ARGMAX, UNPOOL = "CUSTOM MaxPoolingWithArgmax2D", "CUSTOM MaxUnpooling2D"
 COMPOSITE = "STABLEHLO_COMPOSITE"  # the host runs a graph of the model
 VARIABLES = {
     name: Refusal("operator.host_only", reason)

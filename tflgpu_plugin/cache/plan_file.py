@@ -26,7 +26,7 @@ from tflgpu_plugin.cache import codec, plan_check, rearranged
 from tflgpu_plugin.cache.codec import Damaged as Damaged
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Graph, Plan, Weight
 
-MAGIC, FORMAT = b"tflgpu\r\n", 6
+MAGIC, FORMAT = b"tflgpu\r\n", 7
 PREAMBLE = struct.Struct("<8sIIQQQ")
 CHECKED = 16  # offset of the first byte that the crc32 covers
 ALIGNMENT = 64

@@ -12,16 +12,14 @@ are first normalized over the units to mean 0 and variance 1, and z has no biase
 tanh(cell), h = o * tanh(c). `cell_clip` and `projection_clip` limit c and the projected h,
 `gate_clip` the gate inputs (0: no limit). `levels`, two of (scale, least, most), round h and c to
 these at each step, and intermediate values to the hosts' 16-bit fixed point: gate inputs to 2^-12,
-sigmoid and tanh to 2^-15. Instead of the sigmoid of gates (`gate_function`) and the tanh of the
-cell gate (`content_function`) and of c (`state_function`), any of tanh, relu and sigmoid may be
-taken.
+sigmoid and tanh to 2^-15. `gate_function` (default: logistic), `content_function` of the cell gate
+and `state_function` of c (tanh) may be tanh, relu or logistic.
 
 `gru(z, r[3*D, D], h0[B, D], bias[D]|None, lengths|None)` -> y, last h. Blocks update, reset, new
 content; h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r
-(reset * h). Gates and new content may have other functions, too.
+(reset * h). The functions of gates and new content are attributes, too.
 
-`rnn(z, r[D, D], h0[B, D], lengths|None)` -> y, last h: h = activation(z + r h); tanh, relu
-or logistic.
+`rnn(z, r[D, D], h0[B, D], lengths|None)` -> y, last h: h = activation(z + r h), one of these three.
 
 With `directions` 2 (without peepholes, projection and norm) the second half of the batch runs
 backward, with the second half of r and of the bias.
@@ -46,15 +44,12 @@ from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Sourc
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op
 
-THREADS, TEAM = 128, 32  # threads of a workgroup, and of a normalization in it
-# Rows per thread on software drivers; half as many if the kernel has further operands, since
-# those drivers compile each load slowly.
-OWN = 8
-# The only workgroup cannot hide memory latency: a thread loads so many weights before their
-# products, by the registers of subgroups of up to 32 lanes, and of more.
+THREADS, TEAM = 128, 32  # of a workgroup, and of a normalization in it
+OWN = 8  # rows per thread on software drivers; half of them with further operands (slow compiles)
+# One workgroup cannot hide memory latency: a thread loads so many weights ahead (subgroups of up to
+# 32 lanes, and of more).
 GPU_THREADS, GPU_AHEAD, WIDE_AHEAD = 256, 32, 8
-MAX_UNITS = 512  # as many as fit into 16 KiB of workgroup memory
-MAX_STEPS = 65_535
+MAX_UNITS, MAX_STEPS = 512, 65_535  # units: as many as fit into 16 KiB of workgroup memory
 R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
 GRU_BIAS = 3
 LENGTHS = {"lstm": 8, "gru": 4, "rnn": 3}
