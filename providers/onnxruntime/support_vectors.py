@@ -12,6 +12,7 @@ from tflgpu_plugin.providers import Builder
 
 from . import scores
 from .features import floats, whole
+from .rearranging import part
 
 KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 LABELS = "classlabels_ints"
@@ -123,7 +124,7 @@ def classifier(e: Builder) -> list[int]:
         weights = floats(e, "coefficients").reshape(len(_labels(e)), -1)
         y = _product(e, scores.rows(e), weights, np.repeat(floats(e, "rho")[:1], len(weights)))
         return [_linear_label(e, y), scores.transformed(e, y, name)]
-    y = _product(e, _kernel(e), _pair_weights(e), floats(e, "rho"))
+    y = _pair_scores(e, _kernel(e))
     label = scores.chosen(e, _votes(e, y), _labels(e))
     if len(_pairs(e)) > 1:
         return [label, scores.transformed(e, y, name)]
@@ -145,16 +146,22 @@ def _linear_label(e: Builder, y: int) -> int:
     return e.add("where", sure, e.index(labels[1:]), scores.chosen(e, y, labels), dtype="i64")
 
 
-def _pair_weights(e: Builder) -> Array:
-    """Returns the weights [pairs, vectors] of the support vectors in the score of each pair."""
-    given = floats(e, "coefficients").reshape(len(_labels(e)) - 1, -1)
-    ends = np.cumsum(_counts(e))
-    own = [slice(int(end - count), int(end)) for end, count in zip(ends, _counts(e), strict=True)]
-    weights = np.zeros((len(_pairs(e)), given.shape[1]), np.float32)
-    for row, (i, j) in enumerate(_pairs(e)):
-        weights[row, own[i]] = given[j - 1, own[i]]
-        weights[row, own[j]] = given[i, own[j]]
-    return weights
+def _pair_scores(e: Builder, kernel: int) -> int:
+    """Returns the scores [n, pairs] of the pairs of classes. Vectors of other classes have no part
+    in them, not even with a weight of 0: their kernel may be NaN or infinite."""
+    given, classes = floats(e, "coefficients").reshape(len(_labels(e)) - 1, -1), len(_labels(e))
+    if classes == 2:
+        return _product(e, kernel, given, floats(e, "rho"))
+    ends, sums = np.cumsum(_counts(e)).tolist(), []
+    for begin, end in zip([0, *ends], ends, strict=False):
+        if begin == end:
+            sums.append(e.filled((e.shape(kernel)[0], classes - 1)))
+        else:
+            sums.append(_product(e, part(e, kernel, begin, end, 1), given[:, begin:end]))
+    every = e.add("concat", *sums, axis=1)
+    columns = [(i * (classes - 1) + j - 1, j * (classes - 1) + i) for i, j in _pairs(e)]
+    own, other = (e.add("gather", every, e.index(c), axis=1) for c in zip(*columns, strict=True))
+    return e.add("add", e.add("add", own, other), e.const(floats(e, "rho")))
 
 
 def _votes(e: Builder, y: int) -> int:

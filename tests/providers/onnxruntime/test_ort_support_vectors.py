@@ -86,6 +86,20 @@ def test_linear_classifier_of_two_classes(positive: bool) -> None:
         assert_same(data, X, np.abs(X), -np.abs(X) / 9)
 
 
+@pytest.mark.parametrize("counts", [[2, 2, 1], [3, 0, 1, 2]])
+def test_kernels_that_are_no_numbers(counts: list[int]) -> None:
+    """A root of a negative number, or an infinite feature, is in the scores of its pairs only."""
+    count, vectors = len(counts), sum(counts)
+    data = classifier(
+        [4, 2, 0, 3][:count], kernel="POLY", kernel_params=[0.5, 1.0, 2.5],
+        vectors_per_class=counts, support_vectors=numbers(5 * vectors, 6),
+        coefficients=numbers((count - 1) * vectors),
+    )  # fmt: skip
+    far = X.copy()
+    far[::2, 1], far[1, 3] = np.inf, -np.inf
+    assert_same(data, X, far, tolerance=1e-4)
+
+
 def test_what_stays_on_the_cpu() -> None:
     """Versions of the host differ in LOGISTIC, and do not write all of PROBIT."""
     for name in ("LOGISTIC", "PROBIT"):
