@@ -212,12 +212,12 @@ def label_encoder(e: Builder) -> int:
     (_, keys), (made, values) = _listed(e, "keys"), _listed(e, "values")
     firsts = np.unique(keys, return_index=True)[1]  # of equal keys, the first one counts
     keys, values = keys[sorted(firsts)], values[sorted(firsts)]
-    missing = np.isnan(keys)
+    missing = np.isnan(keys) & (e.version >= 4)
     known, x = keys[~missing], e.x()
     number = e.index if made == "i64" else e.const
     default = number([_default(e, made)])
     y = _looked_up(e, known, number(values[~missing]), default, made) if len(known) else None
-    if e.version < 4 or not missing.any():
+    if not missing.any():
         assert y is not None
         return y
     of_nan, nothing = number(values[missing][:1]), default if y is None else y

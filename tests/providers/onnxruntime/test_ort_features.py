@@ -147,9 +147,10 @@ def test_label_encoder_of_tensors() -> None:
     assert_same(data, np.array([3, 4, 5, 6, 3, 0]))
 
 
-def test_label_encoder_of_nan_alone() -> None:
+@pytest.mark.parametrize("version", [2, 4])
+def test_label_encoder_of_nan_alone(version: int) -> None:
     given = {"keys_floats": [float("nan")], "values_int64s": [3], "makes": {"y": "i64"}}
-    data = model("LabelEncoder", [(3,)], version=4, **given)
+    data = model("LabelEncoder", [(3,)], version=version, **given)
     assert_same(data, np.array([1, np.nan, 2], np.float32))
 
 
