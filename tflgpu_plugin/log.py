@@ -119,7 +119,7 @@ class _Line:
     def show(self, text: str, to: Any) -> None:
         """Writes the text in place of the one before, unless the program hides it."""
         with self._lock, suppress(OSError, ValueError):
-            if not self._hidden and (self.text or (to.isatty() and enabled(WARNING))):
+            if not self._hidden and (self.text or (_is_terminal(to) and enabled(WARNING))):
                 before, self.text = self.text, text
                 to.write(f"\r{' ' * len(before)}\r{text}")
                 to.flush()
@@ -127,6 +127,11 @@ class _Line:
     def hide(self, change: int) -> None:
         with self._lock:
             self._hidden += change
+
+
+def _is_terminal(stream: Any) -> bool:
+    """Whether a stream is a terminal. Programs also replace stderr by objects that only write."""
+    return bool(getattr(stream, "isatty", bool)())
 
 
 _line = _Line()

@@ -7,6 +7,7 @@ import io
 import logging
 import sys
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -64,6 +65,17 @@ def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     assert states[:3] == [f"tflgpu: the driver compiles GPU kernels, {k} of 3" for k in (1, 2, 3)]
     assert states[3:] == ["the end\n"]
     assert found.split("\r")[-2].strip() == "" and len(found.split("\r")[-2]) == len(states[2])
+
+
+def test_a_stream_that_can_only_be_written_shows_no_progress(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Programs replace stderr by objects that have less than files have."""
+    written = list[str]()
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=written.append, flush=lambda: None))
+    log.progress("one of three")
+    log.write("the end")
+    assert "".join(written) == "the end\n"
 
 
 @pytest.mark.parametrize("kind", ["file", "off", "other progress"])
