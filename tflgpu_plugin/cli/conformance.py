@@ -29,8 +29,8 @@ NEEDED = {  # modules, with what to install for them
     "pytest": "pytest", "xdist": "pytest-xdist", "flatbuffers": "flatbuffers", "onnx": "onnx",
     "ai_edge_litert": "ai-edge-litert", "PIL": "pillow",
 }  # fmt: skip
-# By pytest's status, which is negative after a signal. 2: tests could not be collected, or Ctrl-C.
 BAD = ("FAIL", "REFUSED")  # outcomes of tests, unless a refusal was expected
+# By pytest's status, which is negative after a signal. 2: tests could not be collected, or Ctrl-C.
 STATUS = {0: FINE, 1: DIFFERS, 2: UNUSABLE, 4: UNUSABLE, 5: UNUSABLE}
 PREFIX = re.compile(r"^ERROR: (?=\S)")  # of pytest's sentences about options
 
