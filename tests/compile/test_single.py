@@ -11,8 +11,8 @@ import pytest
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.compile.template import Template, template
-from tflgpu_plugin.ir import Graph, Pipeline, Plan, Target
-from tflgpu_plugin.ir.choosing import ExcludesOneError
+from tflgpu_plugin.ir import Graph, Pipeline, Plan, Target, choosing
+from tflgpu_plugin.ir.choosing import ExcludesOneError, chooses
 from tflgpu_plugin.ir.extent import Trace
 
 GPU = Target(vendor="amd", subgroup_size=64, least_subgroup=64)
@@ -78,3 +78,15 @@ def test_a_plan_that_cannot_hold_for_one_is_refused() -> None:
 
     with pytest.raises(ExcludesOneError):
         made(pinned, SOFTWARE)
+
+
+def test_a_choice_by_a_quotient_that_1_does_not_have_ends_the_trace() -> None:
+    trace = Trace()
+    n = trace.unit(0, 4)
+    with choosing.as_single(), pytest.raises(ExcludesOneError):
+        probe(12 // (n - 1))
+
+
+@chooses
+def probe(extent: int) -> bool:
+    return extent > 2

@@ -90,8 +90,10 @@ def enter(folder: Path) -> None:
 
 
 def sources(folder: Path = NATIVE) -> list[Path]:
-    """Returns the C files in a folder of native code that are built on this system."""
-    return [path for path in sorted(folder.glob("*/*.c")) if path.stem != "windows"]
+    """Returns the C files in a folder of native code from which the library is built here: not what
+    is for Windows, and not the small library beside it that LiteRT looks for."""
+    others = {folder / "platform" / f"{name}.c" for name in ("windows", "accelerator")}
+    return [path for path in sorted(folder.glob("*/*.c")) if path not in others]
 
 
 def compile_all(objects: Path, folder: Path = NATIVE, more: Sequence[str] = ()) -> None:

@@ -25,6 +25,7 @@ from tflgpu_plugin.cli.exits import DIFFERS, FINE, INTERRUPTED, UNUSABLE
 from tflgpu_plugin.runtime import adapter
 
 NAME = "conformance"
+GRACE = 20  # seconds for the suite to write its report after the signal that ends it
 NEEDED = {  # modules, with what to install for them
     "pytest": "pytest", "xdist": "pytest-xdist", "flatbuffers": "flatbuffers", "onnx": "onnx",
     "ai_edge_litert": "ai-edge-litert", "PIL": "pillow",
@@ -109,15 +110,18 @@ def _ended(request: Request, out: int | None) -> int:
 
 @contextmanager
 def _ending(suite: subprocess.Popen[str], seconds: float | None) -> Iterator[None]:
-    """Ends the suite after this time, if it is still running then."""
+    """Ends the suite after this time, if it is still running then; kills it where it does not end,
+    since a driver that hangs sees no signal."""
     end = suite.terminate if os.name == "nt" else partial(suite.send_signal, signal.SIGINT)
-    timer = threading.Timer(seconds, end) if seconds is not None else None
-    if timer:
+    timers = []
+    if seconds is not None:
+        timers = [threading.Timer(seconds, end), threading.Timer(seconds + GRACE, suite.kill)]
+    for timer in timers:
         timer.start()
     try:
         yield
     finally:
-        if timer:
+        for timer in timers:
             timer.cancel()
 
 

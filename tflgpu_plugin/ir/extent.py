@@ -108,7 +108,7 @@ class Trace:
         """Whether the value of a polynomial is 0 (kind "eq") or at least 0 ("ge") for the example
         values. Adds a guard unless the result is the same for all values."""
         if choosing():
-            value = self.as_single.total(terms) if single() and self.one is not None else value
+            value = self.as_single.value(terms) if single() and self.one is not None else value
             return value == 0 if kind == "eq" else value >= 0
         low, high = self.limits(terms)
         if low is not None and low >= (1 if kind == "eq" else 0):
@@ -156,7 +156,7 @@ class Extent(_Number):
         trace = self.trace
         if choosing():
             alone = single() and trace.one is not None
-            return trace.as_single.total(self.terms) if alone else self.value
+            return trace.as_single.value(self.terms) if alone else self.value
         trace.holds("eq", plus(self.terms, terms_of(-self.value)), 0)
         trace.fixed += 1
         return self.value

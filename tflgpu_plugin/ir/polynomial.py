@@ -9,6 +9,8 @@ from math import prod
 from operator import floordiv, mod
 from typing import Any, NamedTuple
 
+from tflgpu_plugin.ir.choosing import ExcludesOneError
+
 Terms = tuple[tuple[tuple[int, ...], int], ...]  # ((atoms, coefficient), ...) in order, no zeros
 ZERO: Terms = ()
 FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
@@ -218,3 +220,11 @@ class SingleEvaluation(Evaluation):
 
     def symbol(self, index: int) -> int:
         return 1 if index == self.one else self.atoms[index].value
+
+    def value(self, terms: Terms) -> int:
+        """Returns the value of a polynomial. Raises ExcludesOneError if it has none, as a quotient
+        by n - 1."""
+        try:
+            return self.total(terms)
+        except ArithmeticError as error:
+            raise ExcludesOneError from error

@@ -13,7 +13,7 @@ the second table; `softmax_share(exponential, reciprocal, sum): scale` returns t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -170,7 +170,7 @@ def reciprocals() -> Array:
     return populated(lambda x: np.asarray(1.0 / (1.0 + x)), unit, LEAST, 2 * unit)
 
 
-@cache
+@lru_cache(8)  # 512 KB each
 def exponentials(factor: float) -> Array:
     """Returns the table of 2^15 exp(-10 f d / 65535) for differences d from 65,535 down to 0, where
     f is `factor` in fixed point."""

@@ -30,7 +30,8 @@ TARGETS = (
     Target(name="hardware", vendor="nvidia", subgroup_size=32),
 )
 # Cases without a result in float32, in hosts neither: powers exceed its range.
-EXCEPT = ("lp_pool p",)
+# The constants of `wide_total` are data, not sizes.
+EXCEPT = ("lp_pool p", "wide_total input 0")
 SMALL = 1 << 20  # elements of all tensors of a case that is run
 
 
@@ -92,7 +93,7 @@ def test_runs(family: str) -> None:
     seen = set()
     for what, near, far, graph in built(family):
         number = what.split(" of ")[0]
-        if number in (*seen, *EXCEPT) or not (0 < elements_of(graph) < SMALL):
+        if number in seen or number.startswith(EXCEPT) or not (0 < elements_of(graph) < SMALL):
             continue
         if planned(graph, TARGETS[0]) is None or not _alike(raised.graph(near), graph):
             continue
