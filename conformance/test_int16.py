@@ -25,7 +25,7 @@ STORED = np.arange(-(2**15), 2**15).astype(np.int16)
 # Powers of two, for which hosts have kernels of their own, and nearly such.
 POWERS = (*(2.0**-k for k in (9, 11, 12, 13)), 2.0**-12 * 1.0004, 2.0**-12 * 1.002)
 BY_CHANCE = tuple(map(float, np.random.default_rng(7).uniform(2e-5, 4e-4, 6)))
-SCALES = (*POWERS, *BY_CHANCE, 1.0, 0.037, 1e-6)
+SCALES = (*POWERS, *BY_CHANCE, 1.0, 0.037, 1e-6, 5.4, 9.25, 1300.0)
 
 
 def held(scale: float) -> Quantization:
@@ -208,18 +208,22 @@ def test_averages(op: str, host_name: str, book: Book) -> None:
 BETAS, DEPTHS = (1.0, 0.3, 2.0), (5, 1000, 17, 1)
 
 
-def shares(number: int) -> tuple[Case, list[Array]]:
+def shares(number: int, largest: bool = False) -> tuple[Case, list[Array]]:
     """Returns rows of numbers that lie close together, far apart, and at both ends."""
     chance, depth = np.random.default_rng(number), DEPTHS[number % 4]
     feed = chance.integers(-(2**15), 2**15, (64, depth)).astype(np.int16)
     feed[::3] >>= 8
     feed[1], feed[2, -1:] = 2**15 - 1, -(2**15)
-    scale = (3e-4, 2.0**-12, 1e-5, 2e-3, 0.1)[number % 5]
+    usual, large = (3e-4, 2.0**-12, 1e-5, 2e-3, 0.1), (5.5, 7.2, 16.0, 99.0, 2345.0)
+    scale = (large if largest else usual)[number % 5]
     given = Input(feed.shape, SHORT, quantization=held(scale))
     return Case(f"{number}", "SOFTMAX", 3, (given,), "SoftmaxOptions",
                 {"beta": BETAS[number % 3]}, output_type=SHORT,
                 output_quantization=held(2.0**-15)), [feed]  # fmt: skip
 
 
-def test_softmax(host_name: str, book: Book) -> None:
-    judged("SOFTMAX", (shares(number) for number in range(20)), host_name, book)
+@pytest.mark.parametrize("largest", [False, True], ids=["usual scales", "large scales"])
+def test_softmax(largest: bool, host_name: str, book: Book) -> None:
+    """With large scales, differences wrap around in the hosts' int32."""
+    made = (shares(number, largest) for number in range(20))
+    judged("SOFTMAX", made, host_name, book)

@@ -60,7 +60,13 @@ def _units(scale: float, whole: tuple[int, ...]) -> Array:
     while factor <= 32767.0 / 2.0 and shift <= 30:
         factor, shift = factor * 2.0, shift + 1
     rounding = 1 << (shift - 1) if shift else 0
-    return (numbers() * int(factor) + rounding) >> shift
+    return _in_32_bits(numbers() * int(factor) + rounding) >> shift
+
+
+def _in_32_bits(values: Array) -> Array:
+    """Returns the numbers as int32 holds them, which wraps around: so do products of hosts at very
+    large scales."""
+    return np.asarray((values + (1 << 31)) % (1 << 32) - (1 << 31), np.int64)
 
 
 def _between(units: Array, bits: int) -> tuple[Array, Array]:
@@ -180,7 +186,7 @@ def exponentials(factor: float) -> Array:
     differences = numbers() - MOST
     # `MultiplyByQuantizedMultiplier` of numbers of 32 bits: rounds twice.
     left, right = max(int(shift), 0), max(-int(shift), 0)
-    product = differences * (1 << left) * int(fraction)
+    product = _in_32_bits(differences * (1 << left)) * int(fraction)
     nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
     high = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
     scaled = np.sign(high) * ((np.abs(high) + (1 << right >> 1)) >> right)
