@@ -134,12 +134,12 @@ def normalizer(e: Builder) -> int:
         y = e.add("where", negative, e.add("neg", share), share, dtype="f32")
     else:
         op = "reduce_l1" if norm == "L1" else "reduce_max"
-        size = e.add(op, x if norm == "L1" else _numbers(e, x), axis, keep_dims=True)
+        size = e.add(op, x if norm == "L1" else or_lowest(e, x), axis, keep_dims=True)
         y = e.add("div", x, size)
     return e.add("where", _equal(e, size, 0.0), x, y, dtype="f32")
 
 
-def _numbers(e: Builder, x: int) -> int:
+def or_lowest(e: Builder, x: int) -> int:
     """Returns `x` with the lowest number in place of NaN, which the host's maximum passes over."""
     unknown = e.add("is_nan", x, dtype="bool")
     return e.add("where", unknown, -MAX_FLOAT32, x, dtype="f32")

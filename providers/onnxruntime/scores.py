@@ -10,7 +10,7 @@ import numpy as np
 from tflgpu_plugin.ir import Array, needs
 from tflgpu_plugin.providers import Builder
 
-from .features import real, whole, within_int32
+from .features import or_lowest, real, whole, within_int32
 from .indexing import first_largest
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
@@ -75,8 +75,8 @@ def transformed(e: Builder, scores: int, name: str) -> int:
 
 
 def _softmax_but_zeros(e: Builder, scores: int) -> int:
-    """Returns softmax without the numbers near 0, which are only scaled."""
-    most = e.add("reduce_max", scores, e.index([1]), keep_dims=True)
+    """Returns softmax without the numbers near 0, which are only scaled, and without NaN."""
+    most = e.add("reduce_max", or_lowest(e, scores), e.index([1]), keep_dims=True)
     counts = above(e, e.add("abs", scores), NEAR_ZERO)
     power = e.add("exp", e.add("sub", scores, most))
     counted = e.add("where", counts, power, 0.0, dtype="f32")

@@ -91,6 +91,11 @@ class _Steps:
     def step(self, body: HostModel, carried: Sequence[int]) -> list[int]:
         """Adds the nodes of one step and returns what it carries to the next. Raises
         Unsupported."""
+        if any(
+            key in body.given and body.given.index(key) != slot
+            for slot, key in enumerate(body.outputs)
+        ):
+            raise refused("a step moves a value to another place, which hosts copy one by one")
         found = self.imported(body, carried)
         ids = {found.ids[key]: t for key, t in zip(body.given, carried, strict=True)}
         keys = {t: key for key, t in found.ids.items() if body.values[key].data is not None}

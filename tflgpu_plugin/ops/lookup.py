@@ -64,7 +64,7 @@ def _units(scale: float, whole: tuple[int, ...]) -> Array:
 
 
 def _in_32_bits(values: Array) -> Array:
-    """Returns the numbers as int32 holds them, which wraps around: so do products of hosts at very
+    """Returns the numbers as int32 holds them, which wraps around: so do products of hosts at
     large scales."""
     return np.asarray((values + (1 << 31)) % (1 << 32) - (1 << 31), np.int64)
 

@@ -334,3 +334,23 @@ def test_reports_tell_of_a_session_that_onnxruntime_has_made_anew(
     other = onnxruntime.InferenceSession(data, quiet(), providers=["CPUExecutionProvider"])
     with pytest.raises(TypeError):
         tflgpu_plugin.report(other)
+
+
+def test_a_partition_whose_results_nobody_reads() -> None:
+    """onnxruntime runs no session without outputs, and there is nothing to do."""
+    nodes = [
+        node("Flatten", ["x"], ["a"], axis=1),
+        node("Tile", ["a", "twice"], ["b"]),
+        node("Mul", ["b", "a"], ["c"]),
+        node("Flatten", ["c"], ["d"]),
+        node("Gather", ["d", "rows"], ["unread"], axis=0),
+        node("LayerNormalization", ["x", "one", "zero"], ["y"]),
+    ]
+    constants = {
+        "twice": np.array([1, 2]), "rows": np.array([0, -1, 0]),
+        "one": np.ones(4, np.float32), "zero": np.zeros(4, np.float32),
+    }  # fmt: skip
+    data = model(nodes, {"x": ["n", "m", 4]}, {"y": None}, constants)
+    x = np.zeros((17, 0, 4), np.float32)
+    (got,), (wanted,) = (made(data).run(None, {"x": x}) for made in (session, cpu))
+    assert got.shape == wanted.shape == x.shape

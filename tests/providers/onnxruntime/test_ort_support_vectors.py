@@ -106,3 +106,11 @@ def test_what_stays_on_the_cpu() -> None:
         assert "no PROBIT" in reason(classifier([0, 1], name))
     chances = {"prob_a": [-1.0], "prob_b": [0.1]}
     assert "prob_a" in reason(classifier([0, 1], **chances))
+
+
+def test_softmax_passes_over_scores_that_are_no_numbers() -> None:
+    """Three classes with a root of a negative number in the scores of some pairs."""
+    data = classifier([0, 1, 2, 3], "SOFTMAX_ZERO", vectors=False)
+    odd = X.copy()
+    odd[::2, 1] = np.nan
+    assert_same(data, odd)

@@ -11,6 +11,7 @@ import pytest
 
 import tflgpu_plugin
 from conformance import host as hosts
+from conformance.models.tflite import Model
 from tests.support import interpreters, loop_models
 from tests.support.conv_loops import ConvLoop
 
@@ -69,3 +70,31 @@ def test_a_start_from_the_cache(host: str, tmp_path: Path) -> None:
     for _ in range(2):
         found = report(loop.model(), host, serialization_dir=str(tmp_path), model_token="loop")
         assert found.count("gpu") == 2
+
+
+def swapping() -> bytes:
+    """Returns a loop of two steps that swaps two of its values."""
+    check, body, main = Model(), Model(), Model()
+    number = check.input("number", (), "i32")
+    check.input("a", (1, 4)), check.input("b", (1, 4))
+    limit = check.constant(np.int32(2))
+    check.output(check.op("LESS", [number, limit], "LessOptions", {}, dtype="bool"))
+    number, a, b = body.input("number", (), "i32"), body.input("a", (1, 4)), body.input("b", (1, 4))
+    one = body.constant(np.int32(1))
+    sums = {"fusedActivationFunction": "NONE"}
+    more = body.op("ADD", [number, one], "AddOptions", sums, dtype="i32")
+    body.output(more, b, a)
+    given = [main.input(name, (1, 4)) for name in ("x", "y")]
+    graphs = {"condSubgraphIndex": 1, "bodySubgraphIndex": 2}
+    made = main.multi_op(
+        "WHILE", [main.constant(np.int32(0)), *given], "WhileOptions", graphs,
+        shapes=[(), (1, 4), (1, 4)], dtypes=["i32", "f32", "f32"],
+    )  # fmt: skip
+    main.output(*made[1:])
+    return loop_models.packed(main, check, body)
+
+
+def test_values_that_a_step_moves_stay_with_the_host(host: str) -> None:
+    """Hosts copy the results of a step one by one, so that a swap gives one value twice."""
+    node = next(n for n in report(swapping(), host).nodes if n.op == "WHILE")
+    assert node.where == "cpu" and "moves a value" in str(node.reason)
