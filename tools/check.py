@@ -2,7 +2,7 @@
 
 Usage: python tools/check.py [daily|rest] [STEP...] [-- PYTEST ARGUMENTS]; without steps, all of
 them in order. `make test` runs `daily`, which takes some minutes: the quick steps, and a share of
-the tests of two long ones. `make test-rest` runs what it leaves out, and `make test-all`
+the tests of four long ones. `make test-rest` runs what it leaves out, and `make test-all`
 everything. The output of a step is in build/check; that of a step that fails is shown.
 """
 
@@ -27,7 +27,7 @@ QUICK = (SUITE, "--strict", "--dtype", "all")
 LOGS = ROOT / "build/check"
 SHOWN = 400  # lines of the output of a step that failed
 # The parts of a long step's tests that `daily` and `rest` run.
-SHARES = {"daily": "1/5", "rest": "2-5/5"}
+SHARES = {"daily": "1/8", "rest": "2-8/8"}
 NO_MARK = "not adapter and not cluster and not wheel"
 CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools", "examples")
 
@@ -132,8 +132,9 @@ def steps() -> list[Step]:
              (PYTHON, "tools/layers.py"), _group(r"^Contracts: (.*)\.$"), {}),
         Step("prose", "spelling and style: codespell, proselint, ours",
              (PYTHON, "tools/prose.py"), _group("^findings: (.*)$"), {}),
-        _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel),
-        _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel),
+        _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel, part="both"),
+        _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel,
+                part="both"),
         _pytest("unit", "other tests, no adapter", *others, mark=NO_MARK),
         Step("judge", "wrong answers, fed to the suite's own judge",
              (PYTHON, "-m", "conformance.wrong"),
