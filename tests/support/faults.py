@@ -214,7 +214,7 @@ class Recorded(States):
 
 
 class Untimed(Recorded):
-    """A profile whose timestamps cannot be taken: its runs are on the GPU all the same."""
+    """Runs stay on the GPU when a profile cannot take timestamps."""
 
     def work(self) -> None:
         super().work()
