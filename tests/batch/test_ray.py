@@ -99,7 +99,7 @@ def test_a_run_on_a_cluster(cluster: str, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(on_ray, "TRIES", 1)  # Ray takes seconds for each
     outcome = batches.ran(model, folder, out=tmp_path / "out", ray=cluster, workers=2)
     assert [one.index for one in outcome.failures] == [3, 4, 5, 6, 7, 14]
-    assert "its worker died 1 times" in outcome.failures[2].reason
+    assert "the worker that ran it died 1 times" in outcome.failures[2].reason
     outcome = batches.ran(model, folder, out=tmp_path / "out", resume=True)
     assert (outcome.before, outcome.done, outcome.failures) == (27, 4, alone.failures)
     assert batches.files(tmp_path / "out") == batches.files(tmp_path / "alone")
