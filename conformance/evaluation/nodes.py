@@ -3,7 +3,9 @@ levels of its results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from inspect import Parameter, signature
 from math import prod
 from typing import Any
 
@@ -20,7 +22,7 @@ from conformance.references.truth import REFERENCES, padding
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import BFLOAT16, Array, Graph, Node, Tensor, bfloat16, quantization
 from tflgpu_plugin.ops import quantization as quantize, svdf
-from tflgpu_plugin.ops.table import BIAS
+from tflgpu_plugin.ops.table import BIAS, Op
 
 
 class NoMeaning(Exception):
@@ -83,16 +85,8 @@ NUMBERED = {*steps.QUANTIZED, "times_factor"}
 # Families of layers over time, whose activation is that of each step, within their meaning.
 SEQUENCES = {"lstm", "recurrent", "recurrent_layer", "rnn_basic", "bidirectional", "svdf"}
 COMPUTED = {"lstm_basic": 2}  # results, before those that are a host's scratch memory
-IDLE = {
-    "nan",
-    "raises",
-    "rescales",
-    "saturates",
-    "rounds_once",
-    "split",
-    "unchecked",
-    "zeros",
-}  # attributes that say nothing of numbers
+IDLE = {"nan", "one_way", "powers", "raises", "rescales", "rounds_once", "saturates", "split",
+        "unchecked", "zeros"}  # attributes that say nothing of numbers  # fmt: skip
 
 
 def known_ops() -> dict[str, str]:
@@ -167,9 +161,7 @@ def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array
             raise NoMeaning(node.op)
         return [view.of(given[0]) for view in row.views(graph, node)]
     function = MORE.get(node.op) or REFERENCES[node.op]
-    settings = {k: v for k, v in node.attributes.items() if k not in IDLE}
-    if row.family not in SEQUENCES:
-        settings.pop("activation", None)
+    settings = {k: v for k, v in node.attributes.items() if k not in _ignored(row)}
     if node.op in NUMBERED:
         return [function(*(v for v in given if v is not None), *settings["numbers"])]
     if isinstance(settings.get("padding"), str) and "strides" in settings:
@@ -179,6 +171,24 @@ def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array
         values.append(np.array(graph.shape(node.outputs[0])))
     found = function(*values, **settings)
     return list(found) if isinstance(found, tuple) else [np.asarray(found)]
+
+
+def _ignored(row: Op) -> set[str]:
+    """Returns the attributes that are no argument of the op's meaning."""
+    return IDLE if row.family in SEQUENCES else IDLE | {"activation"}
+
+
+def untaken(op: str) -> set[str]:
+    """Returns the attributes that nodes of an op may have and its meaning does not take."""
+    row, function = ops.rows()[op], MORE.get(op) or REFERENCES.get(op)
+    if function is None or op in NUMBERED:
+        return set()
+    parameters: Iterable[Parameter] = ()
+    with suppress(ValueError):  # a function of numpy, which takes operands alone
+        parameters = signature(function).parameters.values()
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return set()
+    return {*row.attributes} - {each.name for each in parameters} - _ignored(row)
 
 
 def _stored_svdf(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:

@@ -12,8 +12,10 @@ from conformance.references import (
     attention as references_attention,
     boxes as references_boxes,
     convolutions,
+    normalization,
     pools as references_pools,
     recurrent as references_recurrent,
+    resize,
     samples as references_samples,
     scatter as references_scatter,
     trees as references_trees,
@@ -261,48 +263,9 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _of_groups(x: Array, axes: None = None, centre: Array | float = 0, *, groups: int) -> Any:
-    """Returns the mean of groups of channels or, with a centre, the mean of squared differences
-    from it."""
-    parted = x.reshape(*x.shape[:-1], groups, -1)
-    if np.ndim(centre):
-        parted = (parted - np.asarray(centre)[..., None]) ** 2
-    return parted.mean((*range(1, x.ndim - 1), x.ndim)).reshape(
-        x.shape[0], *(1,) * (x.ndim - 2), groups
-    )
-
-
-def _softmax(x: Array, beta: float = 1.0, axis: int = -1) -> Array:
-    e = np.exp(rounded(beta * (x - x.max(axis, keepdims=True))))
-    return np.asarray(e / rounded(e.sum(axis, keepdims=True), x.shape[axis]))
-
-
-def _log_softmax(x: Array, axis: int = -1) -> Array:
-    below = rounded(x - x.max(axis, keepdims=True))
-    total = rounded(np.exp(below).sum(axis, keepdims=True), x.shape[axis])
-    return np.asarray(below - rounded(np.log(total)))
-
-
 def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
     a = a.swapaxes(-1, -2) if transpose_a else a
     return np.asarray(np.matmul(a, b.swapaxes(-1, -2) if transpose_b else b))
-
-
-def _normalized(x: Array, scale: Array | None, bias: Array | None, axes: tuple[int, ...],
-                epsilon: float) -> Array:  # fmt: skip
-    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
-    y = (x - mean) / np.sqrt(variance + epsilon)
-    return np.asarray(y * (1 if scale is None else scale) + (0 if bias is None else bias))
-
-
-def _instance(x: Array, scale: Array | None = None, bias: Array | None = None,
-              epsilon: float = 1e-5) -> Array:  # fmt: skip
-    return _normalized(x, scale, bias, tuple(range(1, x.ndim - 1)), epsilon)
-
-
-def _layer(x: Array, scale: Array | None = None, bias: Array | None = None, axis: int = -1,
-           epsilon: float = 1e-5) -> Array:  # fmt: skip
-    return _normalized(x, scale, bias, tuple(range(axis % x.ndim, x.ndim)), epsilon)
 
 
 def _wide(weights: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
@@ -323,18 +286,6 @@ def _gather_blocks(indices: Array, weights: Array, scales: Array, zeros: Array |
                    bits: int, block: int, width: int) -> Array:  # fmt: skip
     rows = np.clip(np.where(indices < 0, indices + len(scales), indices), 0, len(scales) - 1)
     return _wide(weights, scales, zeros, bits, block)[rows, :width]
-
-
-def _standardize(x: Array, epsilon: float, centred: bool = True) -> Array:
-    x = x - x.mean(-1, keepdims=True) if centred else x
-    return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon))
-
-
-def _standardize_groups(x: Array, epsilon: float, groups: int) -> Array:
-    parts = x.reshape(x.shape[0], -1, groups, x.shape[-1] // groups)
-    d = parts - parts.mean((1, 3), keepdims=True)
-    y = d / np.sqrt((d * d).mean((1, 3), keepdims=True) + epsilon)
-    return np.asarray(y.reshape(x.shape))
 
 
 def _pool_argmax(x: Array, window: tuple[int, int], padding: str) -> tuple[Array, Array]:
@@ -359,76 +310,6 @@ def _unpool(x: Array, indices: Array, window: tuple[int, int], padding: str) -> 
         at = divmod(int(indices[n, i, j, k]), window[1])
         y[n, i, at[0], j, at[1], k] = x[n, i, j, k]
     return y.reshape(b, h * window[0], w * window[1], c)
-
-
-def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, float]) -> float:
-    """Returns the coordinate of output index o on an axis of n, by the formulas of the ONNX
-    operator Resize."""
-    start, end = roi
-    return {
-        "half_pixel": (o + 0.5) / scale - 0.5,
-        "half_pixel_symmetric": n / 2 * (1 - out / (scale * n)) + (o + 0.5) / scale - 0.5,
-        "pytorch_half_pixel": (o + 0.5) / scale - 0.5 if out > 1 else 0.0,
-        "align_corners": o * (n - 1) / (out - 1) if out > 1 else 0.0,
-        "asymmetric": o / scale,
-        "tf_half_pixel_for_nn": (o + 0.5) / scale,
-        "tf_crop_and_resize": start * (n - 1) + o * (end - start) * (n - 1) / (out - 1)
-        if out > 1 else 0.5 * (start + end) * (n - 1),
-    }[kind]  # fmt: skip
-
-
-def _taps(x: float, n: int, mode: str, nearest: str, a: float, exclude: bool,
-          wide: float) -> Array:  # fmt: skip
-    """Returns the weights of an axis of n at coordinate x, for a filter `wide` times as wide as
-    usual (0: as usual, and not normalized to a sum of 1)."""
-    weights = np.zeros(n)
-    if mode == "nearest":
-        whole = {"round_prefer_floor": np.ceil(x - 0.5), "round_prefer_ceil": np.floor(x + 0.5),
-                   "floor": np.floor(x), "ceil": np.ceil(x)}[nearest]  # fmt: skip
-        weights[int(np.clip(whole, 0, n - 1))] = 1
-        return weights
-    first, reach = int(np.floor(x)), int(np.ceil(2 * (wide or 1)))
-    for t in range(first - reach + 1, first + reach + 1):
-        d = float(rounded(abs(x - t) / (wide or 1)))
-        if mode == "linear":
-            w = max(0.0, 1 - d)
-        elif d <= 1:
-            w = float(rounded((a + 2) * d**3) - rounded((a + 3) * d**2) + 1)
-        else:
-            w = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a if d < 2 else 0.0
-        if not (exclude and not 0 <= t < n):
-            weights[int(np.clip(t, 0, n - 1))] += w
-    return np.asarray(weights / weights.sum() if exclude or wide else weights)
-
-
-def _resize(x: Array, size: Array, mode: str = "nearest", coordinates: str = "half_pixel",
-            nearest: str = "round_prefer_floor", scales: tuple[float, ...] | None = None,
-            roi: tuple[float, ...] = (), extrapolation: float = 0.0, cubic_a: float = -0.75,
-            exclude_outside: bool = False, antialias: bool = False) -> Array:  # fmt: skip
-    outside = np.zeros(tuple(int(e) for e in size), bool)
-    for k, out in enumerate(int(e) for e in size):
-        n = x.shape[k + 1]
-        scale = out / n if scales is None else scales[k]
-        ends = (roi[2 * k], roi[2 * k + 1]) if roi else (0.0, 1.0)
-        at = [_place(o, n, out, coordinates, scale, ends) for o in range(out)]
-        at = at if mode == "nearest" else [float(rounded(place)) for place in at]
-        how = (nearest, cubic_a, exclude_outside, max(1 / scale, 1) if antialias else 0)
-        matrix = np.stack([_taps(p, n, mode, *how) for p in at])
-        if antialias and out == n:
-            continue
-        x = np.moveaxis(np.tensordot(matrix, x, (1, k + 1)), 0, k + 1)
-        if coordinates == "tf_crop_and_resize":
-            lost = np.array([not 0 <= p <= n - 1 for p in at])
-            outside |= lost.reshape([-1 if j == k else 1 for j in range(len(size))])
-    return np.where(outside[None, ..., None], extrapolation, x)
-
-
-def _lrn(x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Array:
-    count, y = x.shape[-1], np.empty_like(x)
-    for c in range(count):
-        near = x[..., max(0, c - (size - 1) // 2) : min(count, c + size // 2 + 1)]
-        y[..., c] = x[..., c] / (bias + alpha / size * (near**2).sum(-1)) ** beta
-    return y
 
 
 def _reverse_sequence(x: Array, lengths: Array, batch_axis: int, time_axis: int) -> Array:
@@ -474,11 +355,6 @@ def _cumprod(x: Array, axis: Array, exclusive: bool = False, reverse: bool = Fal
     return np.asarray(np.flip(y, along) if reverse else y)
 
 
-def _lp_normalization(x: Array, axis: int = -1, p: int = 2, least: float = 1e-38) -> Array:
-    norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
-    return np.asarray(x / np.maximum(norm, least))
-
-
 def _reshape(x: Array, wanted: Any = None, shape: Any = None, squeeze: Any = (),
              expand: int | None = None) -> Array:  # fmt: skip
     shape = wanted if shape is None else shape
@@ -487,15 +363,8 @@ def _reshape(x: Array, wanted: Any = None, shape: Any = None, squeeze: Any = (),
     return np.squeeze(x, squeeze or None) if shape is None else x.reshape([int(n) for n in shape])
 
 
-NORMALIZATIONS: dict[str, Callable[..., Any]] = {
-    "softmax": _softmax, "log_softmax": _log_softmax,
-    "lp_normalization": _lp_normalization,
-    "instance_normalization": _instance, "layer_normalization": _layer,
-    "standardize": _standardize, "standardize_groups": _standardize_groups,
-}  # fmt: skip
-
 REFERENCES: dict[str, Callable[..., Any]] = {
-    **NORMALIZATIONS, **references_pools.REFERENCES,
+    **normalization.REFERENCES, **references_pools.REFERENCES,
     "add_n": lambda *values: sum(values),
     "cumsum": _cumsum, "cumprod": _cumprod, "reverse_sequence": _reverse_sequence,
     "non_max_suppression": references_boxes.non_max_suppression,
@@ -503,7 +372,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "detections": references_boxes.detections, "class_boxes": references_boxes.class_boxes,
     "chosen_boxes": references_boxes.chosen_boxes,
     "nonzero": _nonzero, "nonzero_places": _nonzero_places,
-    "top_k": _top_k, "lrn": _lrn, "resize": _resize, "matmul": _matmul,
+    "top_k": _top_k, "resize": resize.resize, "matmul": _matmul,
     "attention": references_attention.attention, "rotary": references_attention.rotary,
     "matmul_blocks": _matmul_blocks, "gather_blocks": _gather_blocks,
     "decision_trees": references_trees.decision_trees,
@@ -521,8 +390,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "real": np.real, "imaginary": np.imag, "complex_abs": np.abs,
     "gather_elements": _gather_elements,
     **references_scatter.REFERENCES,
-    "pick": _pick, "gather_nd": _gather_nd, "mean_of_groups": _of_groups,
-    "mean_square_of_groups": _of_groups,
+    "pick": _pick, "gather_nd": _gather_nd,
     "arg_max": _argument(1), "arg_min": _argument(-1),
     **{name: _reduction(function) for name, function in REDUCTIONS.items()},
 }  # fmt: skip

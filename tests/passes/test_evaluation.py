@@ -42,6 +42,21 @@ def test_every_op_has_a_meaning() -> None:
     assert all(ops.rows()[op].decompose for op in by_parts)
 
 
+# Attributes that no graph has when a pass is evaluated, and why.
+LOWERED = {"directions": "set when a bidirectional layer is lowered"}
+
+
+@pytest.mark.parametrize("op", sorted(op for op, how in nodes.known_ops().items() if how))
+def test_every_meaning_takes_every_attribute(op: str) -> None:
+    """An attribute that a meaning does not take would leave every graph with it unevaluated."""
+    assert not nodes.untaken(op) - {*LOWERED}
+
+
+def test_an_attribute_without_a_meaning_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "IDLE", nodes.IDLE - {"one_way"})
+    assert nodes.untaken("expand") == {"one_way"}
+
+
 def test_every_fused_step_has_a_meaning() -> None:
     assert not [op for op in kernels.EPILOGUE_OPS if op not in STEPS and op not in REFERENCES]
 

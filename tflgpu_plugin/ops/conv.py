@@ -164,7 +164,7 @@ FORMS = Forms(
 )  # fmt: skip
 
 
-ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation filters_last"
+ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation"
 OPS = (
     Op("conv_2d", refuse, shapes, FORMS, "accumulate", work=work, kind="product", fuses=True,
        weights=Weights(),

@@ -321,7 +321,7 @@ def decompose_lp(steps: Decomposition, node: Node) -> bool:
 ATTRIBUTES = {
     "instance_normalization": "epsilon", "layer_normalization": "axis epsilon",
     "log_softmax": "axis", "lp_normalization": "axis least p",
-    "standardize": "centred epsilon!", "standardize_groups": "centred epsilon! groups!",
+    "standardize": "centred epsilon!", "standardize_groups": "epsilon! groups!",
 }  # fmt: skip
 OPS = (
     Op("standardize", refuse_rows, same_shape, Forms(Standardized.of_rows, FORMS), "reduction",

@@ -378,10 +378,13 @@ def _work(graph: Graph, node: Node) -> int:
     return int(steps * batch * prod(graph.shape(node.operand(R))) // _directions(node))
 
 
-ATTRIBUTES = (
-    "activation directions gate_clip gates=ifco|iofc|fco levels[2][3] linear reverse time_axis "
-    + " ".join(f"{name}=logistic|tanh|relu" for name in FUNCTIONS)
-)
+_ALL = "directions gate_clip reverse time_axis"
+_ANY = "=logistic|tanh|relu"
+ATTRIBUTES = {
+    "lstm": f"{_ALL} gates=ifco|iofc|fco levels[2][3] " + " ".join(f + _ANY for f in FUNCTIONS),
+    "gru": f"{_ALL} linear gate_function{_ANY} content_function{_ANY}",
+    "rnn": f"{_ALL} activation",
+}
 OPS = tuple(
     Op(
         name,

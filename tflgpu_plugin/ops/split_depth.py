@@ -38,12 +38,11 @@ def form(made: Callable[[Problem], tuple[Lowering, Node, Product]]) -> Form[Prob
 
 
 def _divides(low: Lowering, node: Node, product: Product) -> bool:
-    """Whether the product is one of constant weights, in the usual order, with all input
-    channels."""
+    """Whether the product is one of constant weights with all input channels."""
     matters = not low.target.software or low.target.prefers("split_k")
     whole = product.blocks.groups <= 1 and is_single(product.address.planes, matters)
     constant = low.graph.constant(node.operand(1)) is not None
-    return whole and constant and not node.attributes.get("filters_last")
+    return whole and constant
 
 
 @chooses

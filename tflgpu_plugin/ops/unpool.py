@@ -106,7 +106,7 @@ def lower_back(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-ATTRIBUTES = "window[2]! padding[4]!=same|valid strides[2]"
+ATTRIBUTES = "window[2]! padding[4]!=same|valid"
 OPS = (
     Op("max_pool_argmax", refuse, shapes, lower, "exact", work=elements(), kind="choice",
        errors=Errors(choice=1), numbers_places="makes"),

@@ -32,7 +32,7 @@ def suits(c: Convolution) -> bool:
     exact = any(
         each.op in kernels.EXACT for each in c.node.epilogue
     )  # integer sums must stay exact
-    if not c.flat or exact or not c.constant or c.node.attributes.get("filters_last"):
+    if not c.flat or exact or not c.constant:
         return False
     blocks, columns = _blocks(c.filters), c.columns
     size = blocks.count * blocks.block_vectors * VECTOR_BYTES

@@ -77,7 +77,7 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
     """Returns a small, dense convolution as a branch, None for any other node."""
     e, output, weights = uses.e, node.outputs[0], uses.e.data(node.operand(1))
     x, made = e.shape(node.operand()), e.shape(output)
-    if weights is None or weights.dtype.kind != "f" or node.attributes.get("filters_last"):
+    if weights is None or weights.dtype.kind != "f":
         return None
     if not uses.plain(node) or any(t is not None for t in node.inputs[BIAS:]):
         return None

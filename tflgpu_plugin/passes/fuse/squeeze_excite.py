@@ -59,7 +59,7 @@ def fuse_squeeze_excite(graph: Graph) -> Graph:
 def _layer(uses: DefUse, node: Node) -> bool:
     """Whether a node is a dense convolution of a single pixel with constant weights and its bias in
     the epilogue."""
-    if node.op != "conv_2d" or not uses.plain(node) or node.attributes.get("filters_last"):
+    if node.op != "conv_2d" or not uses.plain(node):
         return False
     data, x = uses.e.data(node.inputs[1]), uses.e.shape(node.operand())
     given = len(node.inputs) > BIAS and any(t is not None for t in node.inputs[BIAS:])
