@@ -21,7 +21,7 @@ from typing import Any
 from tflgpu_plugin.ir import STORE, Condition, HostOp, Refusal, operands, table
 from tflgpu_plugin.providers import Table, arithmetic
 
-from . import conditions as need, flexbuffers, int16, loops, params
+from . import conditions as need, flexbuffers, loops, params
 
 DETECTION = "CUSTOM TFLite_Detection_PostProcess"
 CONV_TRANSPOSE = "CUSTOM Convolution2DTransposeBias"  # this and the next two are MediaPipe's
@@ -84,16 +84,18 @@ BOTH_RNN = f"{RNN} {RNN.removeprefix('value ')} value? weights? weights?"
 
 def _rows() -> tuple[HostOp, ...]:
     both: Mapping[str, Any] = {"edition_2019": 1, "current": 1}
+    integers: Mapping[str, Any] = {"quantized": 2, "short": True, **both}
+    moved: Mapping[str, Any] = {"bfloat16": True, "short": True}  # hosts move numbers of 16 bits
     add, mul = params.total, params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric, need.WIDE)
     # The documentation lists only the basic kernel.
     full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm)
     return (
-        *_rows_of("LOGISTIC 3 RELU 3 RELU6 3", quantized=2, **both),
-        *_rows_of("MAXIMUM 4 MINIMUM 4", TWO, current=1, quantized=2),
-        *_rows_of("ABS 5 ELU 1 HARD_SWISH 1 LOG 2 LOGICAL_NOT 1"),
-        *_rows_of("LOG_SOFTMAX 2 RELU_N1_TO_1 1 RSQRT 3 TANH 3"),
+        *_rows_of("LOGISTIC 3 RELU 3 RELU6 3", **integers),
+        *_rows_of("MAXIMUM 4 MINIMUM 4", TWO, current=1, quantized=2, short=True),
+        *_rows_of("ABS 5 LOG 2 RSQRT 3 TANH 3", short=True),
+        *_rows_of("ELU 1 HARD_SWISH 1 LOGICAL_NOT 1 LOG_SOFTMAX 2 RELU_N1_TO_1 1"),
         *_rows_of("CEIL 1 COS 2 FLOOR 1 ROUND 1 SIN 2 SQUARE 1", types=FLOATS),
         *_rows_of("NEG 1 SIGN 2", types=NUMBERS),
         *_rows_of("BITWISE_XOR 1 LOGICAL_OR 1 RIGHT_SHIFT 1 SQUARED_DIFFERENCE 2", TWO),
@@ -101,74 +103,73 @@ def _rows() -> tuple[HostOp, ...]:
             "EQUAL 5 GREATER 2 GREATER_EQUAL 3 LESS 3 LESS_EQUAL 2 NOT_EQUAL 4", TWO, gives="bool",
             types=ANY,
         ),
-        _row("ADD", "add", 6, add, TWO, quantized=2, **both),
+        _row("ADD", "add", 6, add, TWO, **integers),
         _row(
-            "AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, quantized=2,
+            "AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, **integers,
+        ),
+        _row(
+            "CONCATENATION", "concat", 5, params.concatenation, "value*", quantized=2, **both,
+            **moved,
+        ),
+        _row(
+            "CONV_2D", "conv_2d", 8, params.convolution, LAYER, *layer, quantized=3, short=True,
             **both,
         ),
         _row(
-            "CONCATENATION", "concat", 5, params.concatenation, "value*", quantized=2,
-            bfloat16=True, **both,
-        ),
-        _row("CONV_2D", "conv_2d", 8, params.convolution, LAYER, *layer, quantized=3, **both),
-        _row(
             "DEPTHWISE_CONV_2D", "depthwise_conv_2d", 7, params.depthwise,
             "value weights channel_bias?", *layer, need.MULTIPLIED, edition_2019=2, current=2,
-            quantized=3,
+            quantized=3, short=True,
         ),
-        _row("EXP", "exp", 2, current=1, quantized=2),
+        _row("EXP", "exp", 2, current=1, quantized=2, short=True),
         _row(
             "FULLY_CONNECTED", "fully_connected", 14, params.fully_connected, LAYER,
-            *need.DENSE_LAYER, quantized=4, **both,
+            *need.DENSE_LAYER, quantized=4, short=True, **both,
         ),
         _row("LOGICAL_AND", "logical_and", 1, None, TWO, current=1),
         _row(
             "LSTM", "lstm_basic", 5, params.lstm, "value state weights bias state", need.KERNEL,
             *lstm, gives="value state scratch scratch", first=2, current=2, longer=full_lstm,
         ),
-        _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, quantized=2, **both),
-        _row("MUL", "mul", 8, mul, TWO, quantized=2, **both),
-        _row("PAD", "pad", 5, None, "value paddings", quantized=2, bfloat16=True, **both),
+        _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, **integers),
+        _row("MUL", "mul", 8, mul, TWO, **integers),
+        _row("PAD", "pad", 5, None, "value paddings", quantized=2, **moved, **both),
         _row("PRELU", "prelu", 1, None, "value slope", **both),
-        _row("RESHAPE", "reshape", 1, params.reshape, "value shape?", bfloat16=True, **both),
+        _row("RESHAPE", "reshape", 1, params.reshape, "value shape?", **moved, **both),
         _row(
             "RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", edition_2019=1,
             current=3,
         ),
-        _row("SOFTMAX", "softmax", 3, params.softmax, quantized=2, **both),
+        _row("SOFTMAX", "softmax", 3, params.softmax, **integers),
         _row(
             "STRIDED_SLICE", "strided_slice", 8, params.strided_slice, "value begin end strides",
-            quantized=2, bfloat16=True, **both,
+            quantized=2, **moved, **both,
         ),
-        _row("SUB", "sub", 5, add, TWO, quantized=2, **both),
+        _row("SUB", "sub", 5, add, TWO, **integers),
         _row(
             "TRANSPOSE_CONV", "transpose_conv", 5, params.transposed, "size weights value bias?",
-            *layer, order=(2, 1, 3, 0), quantized=2, **both,
+            *layer, order=(2, 1, 3, 0), **integers,
         ),
-        _row("MEAN", "mean", 3, params.reduction, "value axes"),
+        _row("MEAN", "mean", 3, params.reduction, "value axes", short=True),
         _row("DILATE", "dilate", 1, None, "value shape padding_value"),
-        _row("PADV2", "pad", 5, None, "value paddings padding_value", bfloat16=True),
-        _row("SQUEEZE", "reshape", 2, params.squeeze, bfloat16=True),
-        _row("DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted"),
-        _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu),
+        _row("PADV2", "pad", 5, None, "value paddings padding_value", **moved),
+        _row("SQUEEZE", "reshape", 2, params.squeeze, **moved),
+        _row(
+            "DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted",
+            short=True,
+        ),
+        _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, short=True),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block),
-        _row("GATHER", "gather", 7, params.gather, "value index", bfloat16=True),
-        _row(
-            "MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED,
-            bfloat16=True,
-        ),
-        _row(
-            "RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, "value size",
-            bfloat16=True,
-        ),
+        _row("GATHER", "gather", 7, params.gather, "value index", **moved),
+        _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED, **moved),
+        _row("RESIZE_NEAREST_NEIGHBOR", "resize_nearest", 4, params.resize, "value size", **moved),
         _row("SPACE_TO_DEPTH", "space_to_depth", 2, params.block),
         _row(
             "SPLIT", "split", 4, params.parts, "axis value", need.COUNTED, order=(1, 0),
-            gives="value*",
+            gives="value*", short=True,
         ),
         _row(
             "SPLIT_V", "split", 2, params.parts, "value split axis", need.COUNTED, order=(0, 2, 1),
-            gives="value*",
+            gives="value*", short=True,
         ),
         _row(
             "UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, FULL_LSTM, *lstm,
@@ -191,9 +192,11 @@ def _rows() -> tuple[HostOp, ...]:
             "SVDF", "svdf", 4, params.svdf, "value weights weights bias? state", need.activation,
             need.all_symmetric, need.OF_SVDF,
         ),
-        _row("QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted"),
+        _row(
+            "QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", short=True,
+        ),
         _row("SQRT", "sqrt", 2, types=FLOATS),  # for int8 the host truncates
-        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", bfloat16=True),
+        _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **moved),
         _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index"),
         _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index"),
         _row("CAST", "cast", 8, gives="converted", bfloat16=True),
@@ -202,26 +205,24 @@ def _rows() -> tuple[HostOp, ...]:
             types=NUMBERS,
         ),
         _row("DIV", "div", 2, mul, TWO),
-        _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", bfloat16=True),
+        _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", **moved),
         _row(
             "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count value value",
             types=ANY,
         ),
-        _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED),
+        _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED, short=True),
         _row(
             "UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*",
-            bfloat16=True,
+            **moved,
         ),
         _row(
             "BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
             need.symmetric_hybrid,
         ),
-        _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", bfloat16=True),
+        _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **moved),
         _row("ADD_N", "add_n", 1, None, "value*", types=SUMMED),
         _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, types=FLOATS),
-        _row(
-            "BROADCAST_TO", "expand", 3, params.fixed(one_way=True), "value shape", bfloat16=True,
-        ),
+        _row("BROADCAST_TO", "expand", 3, params.fixed(one_way=True), "value shape", **moved),
         _row("BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE),
         _row(
             "CONV_3D_TRANSPOSE", "transpose_conv_3d", 1, params.conv_3d,
@@ -238,7 +239,7 @@ def _rows() -> tuple[HostOp, ...]:
             "EMBEDDING_LOOKUP", "gather", 4, params.fixed(axis=0, raises=True), "index value",
             order=(1, 0), types=SUMMED,
         ),
-        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", bfloat16=True),
+        _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **moved),
         # For floats, hosts floor a rounded quotient, which every driver rounds differently.
         _row("FLOOR_DIV", "floor_div", 2, params.raises, TWO, types=WHOLE),
         _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=NUMBERS),
@@ -269,12 +270,11 @@ def _rows() -> tuple[HostOp, ...]:
         _row("RELU_0_TO_1", "clip", 1, params.fixed(low=0.0, high=1.0), types=FLOATS),
         *(
             _row(f"REDUCE_{kind}", f"reduce_{kind.lower()}", version, params.reduction,
-                 "value axes", types=NUMBERS)
-            for kind, version in (("MAX", 3), ("MIN", 3), ("PROD", 2))
+                 "value axes", types=NUMBERS, short=short)
+            for kind, version, short in (("MAX", 3, True), ("MIN", 3, True), ("PROD", 2, False))
         ),
         _row(
-            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, bfloat16=True,
-            types=ANY,
+            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, types=ANY, **moved,
         ),
         _row(
             "REVERSE_SEQUENCE", "reverse_sequence", 1,
@@ -322,12 +322,12 @@ def _rows() -> tuple[HostOp, ...]:
             need.APART, order=(0, 2, 1), types=NUMBERS,
         ),
         _row("SELECT_V2", "where", 2, None, "condition value value", types=ANY),
-        _row("SLICE", "slice", 7, None, "value start length", bfloat16=True),
-        _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", bfloat16=True),
+        _row("SLICE", "slice", 7, None, "value start length", **moved),
+        _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **moved),
         # The hosts' reference kernels add up all int8 values into one number.
         _row("SUM", "reduce_sum", 2, params.reduction, "value axes", types=NUMBERS),
         _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index", types=NUMBERS),
-        _row("TILE", "tile", 3, None, "value repeats", bfloat16=True),
+        _row("TILE", "tile", 3, None, "value repeats", **moved),
         _row(
             "WHILE", "recurrent_layer", 1, None, "value*", loops.planned, gives="value*",
             build=loops.loop,
@@ -353,7 +353,7 @@ def _rows() -> tuple[HostOp, ...]:
     )  # fmt: skip
 
 
-HOST_OPS: dict[str, HostOp] = table(int16.marked(_rows()))
+HOST_OPS: dict[str, HostOp] = table(_rows())
 
 
 def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostOp]:

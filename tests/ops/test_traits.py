@@ -4,12 +4,14 @@ any case, but an additional launch, float16 overflow, or a layout that stays."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.passes.quant.short import REWRITES
 
 RECURRENT = {"lstm_basic", "lstm", "gru", "rnn"}
 SUMS = {f"reduce_{name}" for name in ("sum", "prod", "l1", "l2", "log_sum", "max", "min")}
@@ -123,6 +125,21 @@ def test_what_takes_heads_where_they_lie() -> None:
 def test_what_multiplies_the_channels_that_it_reads() -> None:
     assert where(lambda row: row.gated is not None) == {"conv_2d"}
     assert where(lambda row: row.averages is not None) == {"mean", "average_pool_2d"}
+
+
+def _made_by(name: str, row: Op) -> bool:
+    return row.short is not None and row.short.rewrite == name
+
+
+def test_how_int16_is_computed() -> None:
+    names = {row.short.rewrite for row in ops.rows().values() if row.short} - {""}
+    assert names == {*REWRITES}
+    made = {name: where(partial(_made_by, name)) for name in names}
+    assert made["layer"] == LAYERS - {"conv_3d"}
+    assert made["table"] == {"exp", "log", "logistic", "rsqrt", "tanh"}
+    assert made["table"] == where(lambda row: row.short and row.short.table)
+    assert made["mean"] == {"mean"} and made["average"] == {"average_pool_2d"}
+    assert made["shares"] == {"softmax"}
 
 
 def test_what_becomes_of_errors() -> None:

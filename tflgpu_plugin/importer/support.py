@@ -289,7 +289,7 @@ def _refuse_short(graph: Graph, node: Node, op: Op) -> Refusal | None:
     """Returns the op's own refusal of a node over int16."""
     if op.short is None or not short(graph.tensors[node.outputs[0]]):
         return None
-    return op.short(graph, node)
+    return op.short.refuse(graph, node)
 
 
 def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:

@@ -25,7 +25,7 @@ from tflgpu_plugin.ops.elementwise import (
     shapes,
 )
 from tflgpu_plugin.ops.lowering import Lowering
-from tflgpu_plugin.ops.table import GATE, Errors, Op, same_shape
+from tflgpu_plugin.ops.table import GATE, Errors, Op, Short, same_shape
 from tflgpu_plugin.ops.unary import LIMITED, LIMITS
 from tflgpu_plugin.ops.unknown import CHOOSES, PASSES
 
@@ -199,7 +199,7 @@ OPS = (
             steps=(name, other),
             rounding=rounding.SUM,
             quantize=quantized_short.total,
-            short=quantized_short.refuse_sum,
+            short=Short(refuse=quantized_short.refuse_sum),
             meaning=meaning,
         )
         for name, whole, kind, other, meaning in (

@@ -23,7 +23,7 @@ from tflgpu_plugin.ir.quantization import fixed_point
 from tflgpu_plugin.ops.elementwise import lower_pair, shapes
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.ops.quantized_short import LEAST, MOST, power_of_two
-from tflgpu_plugin.ops.table import GATE, Op, same_shape
+from tflgpu_plugin.ops.table import GATE, Op, Short, same_shape
 
 COUNT = 1 << 16
 STEPS = 512  # of the hosts' tables over the range of int16
@@ -34,6 +34,11 @@ RAISED = (
     43, 44, 45, 46, 49, 50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
 )  # fmt: skip
 Single = np.float32
+
+
+def tabled(table: Callable[[Graph, Node], Array]) -> Short:
+    """Returns the trait of a row whose results over int16 are in this table."""
+    return Short("table", table=table)
 
 
 def numbers() -> Array:
@@ -78,6 +83,7 @@ def _between(units: Array, bits: int) -> tuple[Array, Array]:
     return (low << bits) + part * (table[place + 1] - low), size >> bits >= FULL_RANGE
 
 
+@tabled
 def logistic(graph: Graph, node: Node) -> Array:
     """Returns the results of `Logistic` of
     tensorflow/lite/kernels/internal/reference/integer_ops/logistic.h."""
@@ -88,6 +94,7 @@ def logistic(graph: Graph, node: Node) -> Array:
     return np.asarray(np.where(units >= 0, result + (1 << 9), below) >> 10)
 
 
+@tabled
 def tanh(graph: Graph, node: Node) -> Array:
     """Returns the results of `Tanh` of
     tensorflow/lite/kernels/internal/reference/integer_ops/tanh.h."""
@@ -166,7 +173,7 @@ def _log(values: Array, unit: np.float32) -> Array:
     return np.where(positive, logs, Single(LEAST) * unit).astype(Single)
 
 
-exp, inverse_root, log = (interpolated(each) for each in (_exp, _inverse_root, _log))
+exp, inverse_root, log = (tabled(interpolated(each)) for each in (_exp, _inverse_root, _log))
 
 
 @cache

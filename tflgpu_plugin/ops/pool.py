@@ -29,7 +29,7 @@ from tflgpu_plugin.ops.reduce_forms import (
     Reduced,
     Reduction,
 )  # fmt: skip
-from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding
+from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding, Short
 from tflgpu_plugin.ops.unary import LIMITS
 from tflgpu_plugin.ops.window import Span
 
@@ -229,7 +229,7 @@ ATTRIBUTES = {
 OPS = (
     Op("average_pool_2d", refuse, shapes, FORMS, "reduction", work=_work, kind="window", fuses=True,
        accumulates=False, errors=AVERAGED, same_quantization=True, averages=_averages,
-       rounding=Rounding(_parts, stored=True), short=_refuse_short),
+       rounding=Rounding(_parts, stored=True), short=Short("average", _refuse_short)),
     Op("max_pool_2d", refuse, shapes, FORMS, "exact", work=_work, kind="window", fuses=True,
        keeps="first", errors=MOVED),
     Op("root_mean_square_pool_2d", refuse, shapes, lower_decomposed, "reduction", work=_work,

@@ -19,7 +19,7 @@ from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.forms import Forms
 from tflgpu_plugin.ops.reduce_forms import FORMS, WHOLE, Reduced, alternations, reduced_axes
-from tflgpu_plugin.ops.table import AVERAGED, Op, elements
+from tflgpu_plugin.ops.table import AVERAGED, Op, Short, elements
 
 MAX_MEANT = 46_341  # integers: as many remainders of a division by this number add up within int32
 GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}
@@ -185,7 +185,7 @@ ATTRIBUTES = "keep_dims! saturates unchecked"
 OPS = (
     # Errors of either sign average out, also in a sum, which is n times the mean.
     replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages,
-                 short=refuse_short_mean), refuse=refuse_mean, types=("f32", "i32")),
+                 short=Short("mean", refuse_short_mean)), refuse=refuse_mean, types=("f32", "i32")),
     _row("reduce_sum", errors=AVERAGED),
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),

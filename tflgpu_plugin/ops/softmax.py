@@ -12,7 +12,7 @@ from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.reduce_forms import exchanges, lanes
-from tflgpu_plugin.ops.table import Op, elements, same_shape
+from tflgpu_plugin.ops.table import Op, Short, elements, same_shape
 
 HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs
 MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # channels that a workgroup covers in one loop
@@ -128,6 +128,7 @@ ATTRIBUTES = "axis beta!"
 OPS = (
     Op(
         "softmax", refuse, same_shape, FORMS, "transcendental", work=elements(4), kind="reduction",
-        fuses=True, decompose=decompose, accumulates=False, follows="last", short=refuse_short,
+        fuses=True, decompose=decompose, accumulates=False, follows="last",
+        short=Short("shares", refuse_short),
     ),
 )  # fmt: skip

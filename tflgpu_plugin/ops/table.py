@@ -90,6 +90,17 @@ class Rounding(NamedTuple):
     factor: Callable[[Graph, Node], tuple[float, float] | None] | None = None
 
 
+class Short(NamedTuple):
+    """How hosts compute an op over quantized int16. `rewrite`: the name of the rewrite that makes
+    its nodes (see `passes.quant.short`; empty: only `quantize` does). `refuse(graph, node)` returns
+    the refusal of a node that the hosts' arithmetic or ours does not take. `table(graph, node)`
+    returns the hosts' results for all int16 numbers, as stored numbers (see `ops.lookup`)."""
+
+    rewrite: str = ""
+    refuse: Callable[[Graph, Node], Refusal | None] = lambda graph, node: None
+    table: Callable[[Graph, Node], Array] | None = None
+
+
 def unplanned(
     what: str, shapes: Callable[[Graph, Node], object], graph: Graph, node: Node
 ) -> Refusal | None:
@@ -144,9 +155,7 @@ class Op:
     so inputs and results must have one quantization (as with `keeps`). `rounding`: see there.
     `affine`: the second operand is a term, subtrahend, factor or divisor of the first.
     `quantize(graph, node, levels)` returns the node that computes a result with these levels from
-    stored numbers as hosts do (None: there is none); `short(graph, node)` the refusal of a node
-    over int16 whose scales the hosts' fixed point does not take, and `tabled(graph, node)` the
-    hosts' results for all int16 numbers, as stored numbers (see `ops.lookup`). `stands_for`: the
+    stored numbers as hosts do (None: there is none). `short`: see there. `stands_for`: the
     ops in whose place passes make this one. `views`, of ops that only move elements of one input:
     the results as views of it (see `ops.views`). `by_head`: it works on each head separately, and
     reads heads stored side by side. `takes_rows`: how many of its first inputs it also reads where
@@ -190,8 +199,7 @@ class Op:
     rounding: Rounding | None = None
     affine: str = ""
     quantize: Callable[[Graph, Node, Levels], Node | None] | None = None
-    short: Callable[[Graph, Node], Refusal | None] | None = None
-    tabled: Callable[[Graph, Node], Array] | None = None
+    short: Short | None = None
     stands_for: tuple[str, ...] = ()
     views: Callable[[Graph, Node], Sequence[View]] | None = None
     by_head: bool = False

@@ -15,7 +15,6 @@ others leave."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import frexp
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, short
 from tflgpu_plugin.ir.quantization import along, fixed_point, parameters, quantized
 from tflgpu_plugin.ops.lowering import Kernel, Lowering
 from tflgpu_plugin.ops.quantized import row
-from tflgpu_plugin.ops.table import Op
+from tflgpu_plugin.ops.table import Op, Short
 
 SIZE = 16  # bits of a number
 DIGITS = (8, 4)  # bits that a digit may have, fewest digits first
@@ -116,10 +115,10 @@ def refuse_layer(graph: Graph, node: Node, axis: int) -> Refusal | None:
     return None
 
 
-def layers(axis: int) -> Callable[[Graph, Node], Refusal | None]:
-    """Returns the rule of a row for its layers over int16; `axis` is that of the outputs in the
+def layers(axis: int) -> Short:
+    """Returns the trait of a row for its layers over int16; `axis` is that of the outputs in the
     weights."""
-    return partial(refuse_layer, axis=axis)
+    return Short("layer", partial(refuse_layer, axis=axis))
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

@@ -22,12 +22,11 @@ from tflgpu_plugin.ir import (
     Tensor,
     planar,
     quantization,
-    short,
 )
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.ops.reduce_forms import reduced_axes
-from tflgpu_plugin.passes.quant import requantize, short_softmax, wide_sums
+from tflgpu_plugin.passes.quant import requantize, short
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 EVERYTHING = (-inf, inf)
@@ -64,11 +63,8 @@ class _Simulation:
                 epilogue = epilogue[:-1]
             levels = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, epilogue=epilogue)
-            for rewrite in (wide_sums.split, wide_sums.reduced, short_softmax.split):
-                if (parts := rewrite(self.e, self.graph, plain, levels)) is not None:
-                    return parts
-            if not epilogue and (found := self._looked_up(plain, levels)) is not None:
-                return [found]
+            if (nodes := short.rewritten(self.e, self.graph, plain, levels)) is not None:
+                return nodes
             layer = self._layer(plain, levels) if ops.weights(node) else self._mean(plain, levels)
             rule = ops.rows()[node.op].quantize
             if not epilogue and rule and (found := rule(self.graph, plain, levels)) is not None:
@@ -84,18 +80,6 @@ class _Simulation:
             numbers = (*quantization.levels(self.tensors[result]), *step)
             made.append(self.e.node("quantize", (source,), (result,), [node], parameters=numbers))
         return made
-
-    def _looked_up(self, node: Node, levels: quantization.Levels) -> Node | None:
-        """Returns a function of int16 numbers as a table of the host's results."""
-        tabled, x = ops.rows()[node.op].tabled, self.tensors[node.operand()]
-        if tabled is None or not short(x) or not short(self.tensors[node.outputs[0]]):
-            return None
-        numbers = np.clip(tabled(self.graph, node), levels.least, levels.most)
-        table = self.e.constant((numbers * levels.scale).astype(np.float32), name="lookup")
-        scale, _ = quantization.parameters(x)
-        return replace(
-            node, op="lookup", inputs=(node.operand(), table), attributes={"scale": scale}
-        )
 
     def _mean(self, node: Node, levels: quantization.Levels) -> Node | None:
         """Returns the node that computes a mean in 8 bits as hosts do: the integer sum times one

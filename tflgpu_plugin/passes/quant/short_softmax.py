@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Graph, Levels, Node, Tensor, quantization, short
+from tflgpu_plugin.ir import Array, Graph, Levels, Node, Tensor, quantization
 from tflgpu_plugin.ops import lookup, wide_total
 from tflgpu_plugin.ops.quantized_short import MOST
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -15,10 +15,8 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 RANGE = 10.0 / 65535.0  # of the hosts' exponentials, in a difference of 1
 
 
-def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
-    """Returns the nodes of a softmax of int16 along its last axis, None for other nodes."""
-    if node.op != "softmax" or node.epilogue or not short(e.tensors[node.operand()]):
-        return None
+def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
+    """Returns the nodes of a softmax of int16 along its last axis."""
     maker = _Maker(e, node)
     scale = np.float32(quantization.parameters(e.tensors[node.operand()])[0])
     factor = float(scale * np.float32(node.attributes["beta"])) / RANGE

@@ -19,7 +19,6 @@ from tflgpu_plugin.ir import (
     Node,
     Tensor,
     quantization,
-    short,
 )
 from tflgpu_plugin.ops import wide_total
 from tflgpu_plugin.ops.reduce_forms import reduced_axes
@@ -29,12 +28,11 @@ from tflgpu_plugin.passes.rewriter import Rewriter
 WHOLE = EpilogueOp("whole")  # the result is an integer
 
 
-def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
-    """Returns the nodes of a layer over int16, None for other nodes. Raises ValueError for a layer
-    that `support` should have refused."""
-    weights = ops.weights(node)
-    if weights is None or not short(e.tensors[node.operand()]):
-        return None
+def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
+    """Returns the nodes of a layer over int16. Raises ValueError for a layer that `support` should
+    have refused."""
+    weights = ops.rows()[node.op].weights
+    assert weights is not None
     held, bias = e.tensors[node.operand(1)], _bias(e, node)
     numbers = requantize.whole_numbers(held)
     found = wide_total.layer(graph, node, numbers, bias, weights.axis)
@@ -60,46 +58,46 @@ def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] |
     return made
 
 
-def reduced(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
-    """Returns the nodes of a mean or an average pooling of int16, None for other nodes: the mean
-    sums in int32, as in hosts, the pooling integers in float32."""
-    row = ops.rows()[node.op]
-    made = {"reduction": _mean, "window": _average}.get(row.kind if row.averages else "")
-    if made is None or node.epilogue or not short(e.tensors[node.operand()]):
-        return None
+def _integers(e: Rewriter, node: Node) -> Node:
+    """Returns the node that makes integers of int16 values."""
     scale, _ = quantization.parameters(e.tensors[node.operand()])
     numbers = e.add(_real(e, node.operand()))
     whole = (scale, 0.0, float(wide_total.SIZE), 1.0)
-    first = e.node("digit", (node.operand(),), (numbers,), [node], numbers=whole)
-    return [first, *made(e, graph, node, levels, numbers)]
+    return e.node("digit", (node.operand(),), (numbers,), [node], numbers=whole)
 
 
-def _mean(e: Rewriter, graph: Graph, node: Node, levels: Levels, numbers: int) -> list[Node]:
+def mean(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
+    """Returns the nodes of a mean of int16, summed in int32 as in hosts."""
+    first = _integers(e, node)
     scale, _ = quantization.parameters(e.tensors[node.operand()])
     axes = reduced_axes(graph, node)
     count = prod(graph.shape(node.operand())[axis] for axis in axes)
     fraction, shift = requantize.mean_factor(scale / levels.scale, count)
     given, total = (
-        e.add(replace(_real(e, tensor), dtype="i32")) for tensor in (numbers, node.outputs[0])
+        e.add(replace(_real(e, tensor), dtype="i32"))
+        for tensor in (first.outputs[0], node.outputs[0])
     )
     factor = (1.0, *map(float, divmod(fraction, FACTOR_UNIT)), float(shift), levels.scale)
     limits = EpilogueOp("clip", None, (levels.least * levels.scale, levels.most * levels.scale))
     rescaled = replace(node, op="times_factor", inputs=(total,), attributes={"numbers": factor},
                        epilogue=(limits,))  # fmt: skip
     return [
-        e.node("cast", (numbers,), (given,), [node]),
+        first,
+        e.node("cast", first.outputs, (given,), [node]),
         e.node("reduce_sum", (given, *node.inputs[1:]), (total,), [node], **node.attributes),
         rescaled,
     ]
 
 
-def _average(e: Rewriter, graph: Graph, node: Node, levels: Levels, numbers: int) -> list[Node]:
+def average(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
+    """Returns the nodes of an average pooling of int16, which averages integers in float32."""
+    first = _integers(e, node)
     rounding = ops.rows()[node.op].rounding
     assert rounding is not None
     (parts,) = rounding.parts(graph, node)
     steps = EpilogueOp("fake_quant", None, (1.0, levels.least, levels.most, parts, 0.0))
     unit = EpilogueOp("mul", None, (levels.scale,))
-    return [replace(node, inputs=(numbers,), epilogue=(steps, unit))]
+    return [first, replace(node, inputs=first.outputs, epilogue=(steps, unit))]
 
 
 def _bias(e: Rewriter, node: Node) -> Array | None:

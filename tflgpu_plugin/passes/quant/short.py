@@ -1,0 +1,49 @@
+"""Computes ops on int16 tensors as hosts do, by the rewrite that an op's row names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tflgpu_plugin import ops
+from tflgpu_plugin.ir import Graph, Levels, Node, quantization, short
+from tflgpu_plugin.passes.quant import short_softmax, wide_sums
+from tflgpu_plugin.passes.rewriter import Rewriter
+
+Rewrite = Callable[[Rewriter, Graph, Node, Levels], list[Node] | None]
+
+
+def rewritten(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
+    """Returns the nodes that compute a node over int16, whose epilogue is a bias at most; None for
+    nodes over other types, or without a rewrite."""
+    row = ops.rows()[node.op].short
+    rewrite = REWRITES.get(row.rewrite) if row else None
+    if rewrite is None or not short(e.tensors[node.operand()]):
+        return None
+    if node.epilogue and rewrite is not wide_sums.split:
+        return None
+    return rewrite(e, graph, node, levels)
+
+
+def _looked_up(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
+    """Returns the node that looks up the host's result for each number; None where the result is
+    not int16."""
+    row = ops.rows()[node.op].short
+    if row is None or row.table is None or not short(e.tensors[node.outputs[0]]):
+        return None
+    numbers = np.clip(row.table(graph, node), levels.least, levels.most)
+    table = e.constant((numbers * levels.scale).astype(np.float32), name="lookup")
+    scale, _ = quantization.parameters(e.tensors[node.operand()])
+    inputs = (node.operand(), table)
+    return [replace(node, op="lookup", inputs=inputs, attributes={"scale": scale})]
+
+
+REWRITES: Mapping[str, Rewrite] = {
+    "layer": wide_sums.split,
+    "mean": wide_sums.mean,
+    "average": wide_sums.average,
+    "shares": short_softmax.split,
+    "table": _looked_up,
+}
