@@ -74,8 +74,22 @@ def doubled(net: Net, n: int) -> int:
     return net.op("resize_bilinear", x, sizes, made=made, **how)
 
 
+def repeating(mode: str) -> Callable[[Net, int], int]:
+    """Returns a graph that pads by others of its elements, and transposes the result."""
+
+    def build(net: Net, n: int) -> int:
+        sides = net.ints(0, 0, 2, 1, 3, 3, 0, 0)
+        padded = net.op("pad", net.input((1, n, n, 6)), sides, mode=mode)
+        return net.op("transpose", padded, perm=FIRST)
+
+    build.__name__ = f"repeating_{mode}"
+    return build
+
+
+REPEATING = tuple(map(repeating, ("edge", "reflect", "symmetric", "wrap")))
 GRAPHS: tuple[Callable[[Net, int], int], ...] = (
     attention, rows, transposed, mean, deep, branches, between, resized, doubled,
+    *REPEATING,
 )  # fmt: skip
 
 

@@ -8,12 +8,31 @@
 //   rank     number of coordinates
 //   lane     the coordinate that runs over channels (form "lanes")
 //   lookups  coordinates that are first mapped by lists in a table
+//   folds    (coordinate, mode) of coordinates that are first mapped to 0 ... last, as a padded axis repeats its elements
 {% import "coordinates.wgsl" as at %}
+{% set modes = dict(folds) %}
+{% set names = {"edge": "nearest", "reflect": "reflected", "symmetric": "mirrored", "wrap": "wrapped"} %}
+{% if "edge" in modes.values() %}
+fn nearest(at: i32, last: i32) -> i32 { return clamp(at, 0, last); }
+{% endif %}
+{% if "reflect" in modes.values() %}
+fn reflected(at: i32, last: i32) -> i32 { return last - abs(last - abs(at)); }
+{% endif %}
+{% if "symmetric" in modes.values() %}
+fn mirrored(at: i32, last: i32) -> i32 {
+  let there = max(at, -1 - at);
+  return min(there, 2 * last + 1 - there);
+}
+{% endif %}
+{% if "wrap" in modes.values() %}
+fn wrapped(at: i32, last: i32) -> i32 { return at + select(0, last + 1, at < 0) - select(0, last + 1, at > last); }
+{% endif %}
 {% macro inside(axes) %}
 {% for k in axes %}(c{{ k }} - p.low{{ k }} < p.span{{ k }}){{ "" if loop.last else " && " }}{% else %}true{% endfor %}
 {% endmacro %}
 {% macro coordinate(k) %}
-{{ "load_table(p.table%d + c%d)" % (k, k) if k in lookups else "i32(c%d)" % k }}
+{% if k in modes %}{{ names[modes[k]] }}(i32(c{{ k }}) - p.before{{ k }}, p.last{{ k }}){% elif k in lookups %}load_table(p.table{{ k }} + c{{ k }}){% else %}i32(c{{ k }}){% endif %}
+
 {% endmacro %}
 {% macro source() %}
 p.base{% for k in range(rank) %} + {{ coordinate(k) }} * p.k{{ k }}{% endfor %}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
+
+import numpy as np
 
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.extent import Extent
@@ -12,11 +15,28 @@ from tflgpu_plugin.ir.polynomial import exact_quotient
 from tflgpu_plugin.ir.symbolic import several, surely_divides, surely_equal
 
 
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The indices of an axis of `extent` elements, `before` of which are repeated before it and
+    others after it: position x has index x - before, which a `mode` of `pad` maps to 0 ... extent
+    - 1. In contrast to a list of them, a fold may have symbols."""
+
+    mode: str
+    before: int
+    extent: int
+
+    def indices(self, count: int) -> Array:
+        """Returns the indices of so many positions."""
+        after = count - self.before - self.extent
+        mode: Any = self.mode
+        return np.asarray(np.pad(np.arange(self.extent), (self.before, after), mode))
+
+
 @dataclass(eq=False, slots=True)  # frozen ones take three times as long to make
 class Axis:
     """An axis of `extent` elements of a result. Its element x is read from the input at the offset
-    `stride * x` or, if there is a `lookup` (an integer array of that extent), at `stride *
-    lookup[x]`.
+    `stride * x` or, if there is a `lookup` (an integer array of that extent, or a fold),
+    at `stride * lookup[x]`.
 
     Elements outside `low <= x < high` (default: the extent) are padding."""
 
@@ -24,7 +44,7 @@ class Axis:
     stride: int = 0
     low: int = 0
     high: int | None = None
-    lookup: Array | None = None
+    lookup: Array | Fold | None = None
 
     def by(self, stride: int) -> Axis:
         """Returns this axis with another stride."""
@@ -45,8 +65,17 @@ class Axis:
         return not self.padded and self.lookup is None
 
     @property
-    def listed(self) -> bytes:
+    def listed(self) -> object:
+        """Returns what is equal for equal lookups."""
+        if isinstance(self.lookup, Fold):
+            return self.lookup.mode, self.lookup.before, self.lookup.extent
         return b"" if self.lookup is None else self.lookup.tobytes()
+
+    @property
+    def indices(self) -> Array | None:
+        """Returns the lookup as an array, None without one."""
+        given = self.lookup
+        return given.indices(self.extent) if isinstance(given, Fold) else given
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -54,6 +83,8 @@ class Axis:
         padding."""
         if self.lookup is None:
             return self.low, self.stop - 1
+        if isinstance(self.lookup, Fold):
+            return 0, self.lookup.extent - 1
         there = self.lookup[self.low : self.stop]
         return int(there.min()), int(there.max())
 

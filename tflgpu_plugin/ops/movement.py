@@ -25,7 +25,7 @@ from tflgpu_plugin.ir import (
     is_integer,
 )
 from tflgpu_plugin.ir.symbolic import alike, example, i32, surely_divides, surely_equal
-from tflgpu_plugin.ops.axes import Axis, aligned, merged
+from tflgpu_plugin.ops.axes import Axis, Fold, aligned, merged
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import (
     WORKGROUP,
@@ -141,6 +141,7 @@ def lower(low: Lowering, node: Node) -> None:
                 "rank": len(reading.rows),
                 "lane": reading.lane,
                 "lookups": tuple(reading.lookups),
+                "folds": tuple((k, fold.mode) for k, fold in reading.folds.items()),
             },
         ),
         node,
@@ -177,7 +178,13 @@ class Reading:
 
     @property
     def lookups(self) -> dict[int, Array]:
-        return {k: each for k, row in enumerate(self.rows) if (each := row[0].lookup) is not None}
+        found = {k: row[0].lookup for k, row in enumerate(self.rows)}
+        return {k: each for k, each in found.items() if isinstance(each, np.ndarray)}
+
+    @property
+    def folds(self) -> dict[int, Fold]:
+        found = {k: row[0].lookup for k, row in enumerate(self.rows)}
+        return {k: each for k, each in found.items() if isinstance(each, Fold)}
 
     def in_place(self, inside: Geometry, stored: Geometry) -> bool:
         """Whether the output is stored exactly like the input."""
@@ -201,7 +208,12 @@ class Reading:
             found |= {f"low{k}": axis.low, f"span{k}": max(axis.stop - axis.low, 0)}
             found |= {f"k{k}": i32(axis.stride)}
             found |= {f"c{k}": i32(each.stride) for each in channel}
-            if axis.lookup is not None:
+            if isinstance(axis.lookup, Fold):
+                found |= {
+                    f"before{k}": i32(axis.lookup.before),
+                    f"last{k}": i32(axis.lookup.extent - 1),
+                }
+            elif axis.lookup is not None:
                 found |= {f"table{k}": start}
                 start += len(axis.lookup)
         return found

@@ -14,7 +14,7 @@ from tflgpu_plugin.ir.symbolic import in_range, integer
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import MAX_AXES, moving
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
-from tflgpu_plugin.ops.views import View, padded, taken
+from tflgpu_plugin.ops.views import View, folded, padded, taken
 
 NEEDS = "Constant, non-negative paddings and a constant value."
 
@@ -51,12 +51,8 @@ def views(graph: Graph, node: Node) -> list[View]:
         raise NotConstant("the pad value must be a constant with one element")
     if mode != "constant" and not _reaches(shape, added, mode):
         raise ValueError(f"padding of mode {mode} is wider than the shape {list(shape)}")
-    if mode == "constant":
-        return [
-            padded(shape, [(integer(before), integer(after)) for before, after in added], value)
-        ]
-    picked = {k: np.pad(np.arange(shape[k]), added[k], mode) for k in np.flatnonzero(added.any(1))}
-    return [taken(shape, picked)]
+    margins = [(integer(before), integer(after)) for before, after in added]
+    return [padded(shape, margins, value) if mode == "constant" else folded(shape, margins, mode)]
 
 
 def _reaches(shape: Shape, added: Array, mode: str) -> bool:

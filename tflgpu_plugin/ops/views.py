@@ -25,7 +25,7 @@ from tflgpu_plugin.ir.symbolic import (
     smaller,
     surely_equal,
 )  # fmt: skip
-from tflgpu_plugin.ops.axes import Axis, aligned, halved, merged
+from tflgpu_plugin.ops.axes import Axis, Fold, aligned, halved, merged
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,10 +136,10 @@ class View:
                 continue
             if not own.low <= start < own.stop:
                 axes.append(Axis(1, high=0))
-            elif own.lookup is None:
+            elif (indices := own.indices) is None:
                 offset += start * own.stride
             else:
-                offset += int(own.lookup[start]) * own.stride
+                offset += int(indices[start]) * own.stride
         value = view.value if view.padded else self.value
         return View(view.shape, tuple(axes), offset, value)
 
@@ -162,8 +162,8 @@ class View:
         steps = [axis.stride * data.itemsize for axis in self.axes]
         found = np.lib.stride_tricks.as_strided(flat[first:], spans, steps, writeable=False)
         for k, axis in enumerate(self.axes):
-            if axis.lookup is not None:
-                found = found.take(axis.lookup[axis.low : axis.stop] - axis.ends[0], axis=k)
+            if (indices := axis.indices) is not None:
+                found = found.take(indices[axis.low : axis.stop] - axis.ends[0], axis=k)
         result[tuple(slice(axis.low, axis.stop) for axis in self.axes)] = found
         return result.reshape(self.shape)
 
@@ -203,7 +203,10 @@ def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis 
     lookup of `own`, the axis of the other view that it steps along: its element x is element
     `start + step * x` of `own` (with a lookup, `lookup[x]` in place of x). Returns None if one axis
     cannot express this. `alone`: `axis` steps along no axis but `own`."""
-    reached = np.arange(axis.extent) if axis.lookup is None else axis.lookup
+    same = alone and surely_equal(start, 0) and step == 1 and axis.straight
+    if isinstance(own.lookup, Fold) and same and surely_equal(axis.extent, own.extent):
+        return replace(own, stride=own.stride)
+    reached = np.arange(axis.extent) if (indices := axis.indices) is None else indices
     reached = start + step * reached
     here = np.arange(axis.extent)
     inside = (reached >= own.low) & (reached < own.stop) & (here >= axis.low) & (here < axis.stop)
@@ -211,11 +214,12 @@ def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis 
     if len(there) == 0:
         return replace(axis, low=0, high=0)
     low, high = int(there[0]), int(there[-1]) + 1
-    if high - low != len(there) or (own.lookup is not None and not alone):
+    own_indices = own.indices
+    if high - low != len(there) or (own_indices is not None and not alone):
         return None
-    if own.lookup is None:
+    if own_indices is None:
         return replace(axis, low=low, high=high)
-    entries = own.lookup[np.where(inside, reached, reached[low])]
+    entries = own_indices[np.where(inside, reached, reached[low])]
     return replace(axis, stride=own.stride, low=low, high=high, lookup=entries)
 
 
@@ -339,6 +343,20 @@ def repeated(shape: Shape, repeats: Sequence[int]) -> View:
     for extent, count, stride in zip(shape, repeats, row_strides(shape), strict=True):
         axes += [Axis(count), Axis(extent, stride)]
     return View(tuple(e * n for e, n in zip(shape, repeats, strict=True)), tuple(axes))
+
+
+def folded(shape: Shape, margins: Sequence[tuple[int, int]], mode: str) -> View:
+    """Returns the view with these numbers of elements added before and after each axis, which are
+    others of that axis."""
+    axes = []
+    for extent, stride, (before, after) in zip(shape, row_strides(shape), margins, strict=True):
+        axis = Axis(before + extent + after, stride)
+        if surely_equal(extent, 1):
+            axis.stride = 0
+        elif not (surely_equal(before, 0) and surely_equal(after, 0)):
+            axis.lookup = Fold(mode, before, extent)
+        axes.append(axis)
+    return View(tuple(axis.extent for axis in axes), tuple(axes))
 
 
 def taken(shape: Shape, rows: Mapping[int, Array]) -> View:

@@ -9,7 +9,8 @@ import pytest
 import tflgpu_plugin
 from benchmarks.decoding_models import MODELS
 from conformance.models.decoders import F32, Writer
-from tests.support.onnx_models import compare, cpu, session
+from tests.support.onnx_models import compare, cpu, model, node, session, values
+from tflgpu_plugin import engine
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -58,3 +59,18 @@ def test_slices_of_a_volume_joined_along_the_batch() -> None:
     for batch, width in ((4, 6), (2, 5), (3, 9), (5, 7), (1, 8), (2, 12)):
         x = np.random.default_rng(width).normal(size=(batch, 1, 6, 8, width)).astype(np.float32)
         compare(ours, theirs, {"x": x})
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_padding_that_repeats_elements(mode: str) -> None:
+    """A plan holds for every size that is wide enough."""
+    pads = np.array([0, 0, 2, 1, 0, 0, 3, 4])
+    nodes = [node("Pad", ["x", "pads"], ["p"], mode=mode), node("Relu", ["p"], ["y"])]
+    data = model(nodes, {"x": ("n", 3, "h", "w")}, {"y": None}, {"pads": pads}, opset=19)
+    ours, theirs = session(data), cpu(data)
+    with engine.watch() as built:
+        for n, height, width in ((1, 9, 8), (2, 9, 8), (2, 17, 40), (4, 5, 6), (1, 30, 7),
+                                 (3, 8, 5), (1, 4, 5), (2, 50, 49)):  # fmt: skip
+            compare(ours, theirs, {"x": values(n, 3, height, width)})
+    assert len(built) <= 3
+    assert [(p.runs, p.host_runs) for p in tflgpu_plugin.report(ours).partitions] == [(8, 0)]
