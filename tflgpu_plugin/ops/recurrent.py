@@ -386,17 +386,7 @@ ATTRIBUTES = {
     "rnn": f"{_ALL} activation",
 }
 OPS = tuple(
-    Op(
-        name,
-        refuse,
-        shapes,
-        lower,
-        "accumulate",
-        types=("f32", "i32"),
-        work=_work,
-        kind="product",
-        accumulates=False,
-        operands=taken,
-    )
+    Op(name, refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work, kind="product",
+       accumulates=False, operands=taken)
     for name, taken in (("lstm", "xxx??????"), ("gru", "xxx??"), ("rnn", "xxx?"))
-)
+)  # fmt: skip
