@@ -6,7 +6,7 @@ sentence for the host."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from tflgpu_plugin import providers
@@ -114,6 +114,7 @@ def _place_new(
         host, grouping=lambda ids: preview(context, ids, made_for), repeated=repeated
     )
     found = [providers.kept(host, one.graph) for one in claim.partitions]
+    lent = _lent(taken, context, found, {made_for[n] for p in claim.partitions for n in p.nodes})
     for partition, kept in zip(claim.partitions, found, strict=True):
         # Tensors between partitions stay on the device. But users who ask the host not to fuse
         # nodes want to read every tensor.
@@ -122,11 +123,21 @@ def _place_new(
         hosts = tuple(sorted({made_for[node] for node in partition.nodes}))
         callers = tuple(node for node in hosts if node in taken.graphs)
         keeps = variables.may_stay(native.ffi, context, [int(key) for key in kept.states])
-        manner = delegates.Manner(hosts, frozenset(stays), callers, keeps)
+        manner = delegates.Manner(hosts, frozenset(stays), callers, keeps, lent)
         prepared.placed.append(placed := place(delegate.pointer, partition, kept, manner))
         placed.start(partition)
         prepared.replaced |= {g for node in callers for g in taken.graphs[node]}
     prepared.decide(claim.refusals)
+
+
+def _lent(
+    taken: Snapshot, context: Any, found: Sequence[Subgraph], claimed: Collection[int]
+) -> frozenset[str]:
+    """Returns the inputs and outputs of the graph that no node outside the partitions uses, and
+    whose numbers select no plan."""
+    used = snapshot.used(native.ffi, context, claimed)
+    used |= {key for one in found for key in one.run_values}
+    return frozenset({*taken.inputs, *taken.outputs} - used)
 
 
 def _place_again(
@@ -188,11 +199,16 @@ def place(
         setattr(spec, f"{name}_list", array)
         setattr(spec, f"{name}_count", len(array))
     flags = ffi.new("uint8_t[]", [int(key in manner.stays) for key in kept.outputs])
+    lent = [
+        ffi.new("uint8_t[]", [int(key in manner.lent) for key in side])
+        for side in (kept.ports, kept.outputs)
+    ]
     operators = {node.id: node.title for node in kept.model.nodes}
     words = "\n".join(operators.get(node, "") for node in sorted(manner.nodes))
     names = ffi.new("char[]", words.encode())
     spec.stays, spec.number, spec.names = flags, partition.number, names
     spec.keeps_states = manner.keeps_states
+    spec.lent_inputs, spec.lent_outputs = lent
     made = native.call(native.lib.tg_kernel_create, pointer, spec)
     kernel = ffi.gc(made, native.lib.tg_kernel_release)
     return delegates.Placed(partition, kernel, kept, manner)

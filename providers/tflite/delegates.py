@@ -17,12 +17,15 @@ GRAPHS = 64  # records of other graphs that a delegate keeps for its report
 class Manner:
     """Which `nodes` of the host a kernel replaces, and how it handles values: outputs in `stays`
     remain on the device until the host asks for them, `callers` are nodes that run other graphs of
-    the model, and `keeps_states` says that the variables remain on the device between runs."""
+    the model, and `keeps_states` says that the variables remain on the device between runs. Inputs
+    and outputs of the graph in `lent` are used by no other node than the plugin's, so that they may
+    be in a buffer of the device that the program hands over."""
 
     nodes: tuple[int, ...]
     stays: AbstractSet[str]
     callers: tuple[int, ...]
     keeps_states: bool
+    lent: AbstractSet[str]
 
 
 @dataclass(repr=False)

@@ -60,6 +60,9 @@ def environment(options: Mapping[str, Any], like: Any = None) -> Any:
     else:
         paths = (like.options.compiler_plugin_path, like.options.dispatch_library_path)
         made = host.Environment.create(options=host.EnvironmentOptions(path, *paths))
+    # Buffers on the device need the native environment until they end, and refer to this object,
+    # whose `close` lets go of the environment.
+    made._kept_for_buffers = made._capsule
     _environments.put(made, True)
     return made
 

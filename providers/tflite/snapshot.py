@@ -62,6 +62,13 @@ def take(ffi: Any, context: Any) -> Snapshot:
     )  # fmt: skip
 
 
+def used(ffi: Any, context: Any, besides: Collection[int]) -> set[str]:
+    """Returns the keys of the tensors that nodes read or write, other than those in `besides`."""
+    nodes = [raw_node(ffi, context, n)[0] for n in execution_plan(ffi, context) if n not in besides]
+    sides = [side for node in nodes for side in (node.inputs, node.outputs)]
+    return {str(tensor) for side in sides for tensor in listed(side)}
+
+
 def had(context: Any, delegate: Any) -> bool:
     """Whether this delegate has claimed nodes of this graph before: when hosts undo delegation,
     tensors keep their pointer to the delegate, which tensors of new graphs lack."""

@@ -24,6 +24,7 @@ OpResolverType = classic.OpResolverType
 KERNELS = {"BUILTIN_REF": "REFERENCE", "BUILTIN_WITHOUT_DEFAULT_DELEGATES": "BUILTIN"}
 UNREAD = "Failed to load model"  # how LiteRT's error begins, before it asks an accelerator
 OPEN = "Failed to set custom allocation for output"  # on its CPU, the result is missing instead
+EMPTY = "TensorBuffer must have all static dimensions"
 # Types that the buffers of LiteRT's Python take; others go as bytes.
 TAKEN = ("float32", "float16", "int32", "int8", "uint8", "bool")
 
@@ -91,6 +92,10 @@ class Compiled:
         self._signature, self._ports = self._main()
         self._inputs: dict[int, Any] = {}
         self._outputs: dict[int, Any] = {}
+        if {*self._ports[0]} & {*self._ports[1]}:
+            raise NotTaken(
+                "LiteRT's CompiledModel loses the values of an input that is an output, too."
+            )
 
     def _main(self) -> tuple[int, tuple[list[int], list[int]]]:
         """Returns the signature of the main graph, and the tensors of its inputs and outputs."""
@@ -125,12 +130,16 @@ class Compiled:
 
     def allocate_tensors(self) -> None:
         inputs, outputs = self._ports
-        self._inputs = dict(
-            zip(inputs, self.model.create_input_buffers(self._signature), strict=True)
-        )
-        self._outputs = dict(
-            zip(outputs, self.model.create_output_buffers(self._signature), strict=True)
-        )
+        try:
+            given = self.model.create_input_buffers(self._signature)
+            made = self.model.create_output_buffers(self._signature)
+        except RuntimeError as error:
+            if EMPTY not in str(error):
+                raise
+            text = "LiteRT's CompiledModel has no buffers for empty tensors"
+            raise NotTaken(f"{text}: {error}") from error
+        self._inputs = dict(zip(inputs, given, strict=True))
+        self._outputs = dict(zip(outputs, made, strict=True))
 
     def set_tensor(self, index: int, value: npt.ArrayLike) -> None:
         array = np.ascontiguousarray(value)
@@ -149,7 +158,7 @@ class Compiled:
             raise NotTaken(f"{text}: {error}") from error
 
     def get_tensor(self, index: int) -> npt.NDArray[Any]:
-        (detail,) = (one for one in self.get_output_details() if one["index"] == index)
+        detail = next(one for one in self.get_output_details() if one["index"] == index)
         count, kind = int(np.prod(detail["shape"])), np.dtype(detail["dtype"])
         buffer = self._outputs[index]
         if kind.name in TAKEN:

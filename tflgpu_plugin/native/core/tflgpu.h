@@ -285,16 +285,17 @@ void tg_tflite_library(void *context, char *path, size_t size);
 
 /* A kernel, which is made inside the prepare callback: one for each partition. Tensor and node indices are the host's.
  * inputs: non-constant inputs in port order, without states. stays[i]: output i is read by another partition of ours, so it stays
- * on the device and is fetched when another node reads it. states: variable tensors. keeps_states: they stay on the device between
- * runs; programs call tg_tflite_show_state before they look at one. shape-only inputs: tensors whose shape alone is read. values:
- * those of them whose numbers select the plan, too, up to TG_MAX_NUMBERS each. callers: the nodes that run other graphs of the
- * model. names: the operators of the nodes in the order of their numbers, one per line; NULL where they are not known. */
+ * on the device and is fetched when another node reads it. lent: the program may keep them on the device between runs, see lent.c.
+ * states: variable tensors. keeps_states: they stay on the device between runs; programs call tg_tflite_show_state before they look
+ * at one. shape-only inputs: tensors whose shape alone is read. values: those of them whose numbers select the plan, too, up to
+ * TG_MAX_NUMBERS each. callers: the nodes that run other graphs of the model. names: the operators of the nodes in the order of
+ * their numbers, one per line; NULL where they are not known. */
 typedef struct tg_kernel_spec {
   int64_t number;
   const int32_t *node_list; size_t node_count;
   const char *names;
-  const int32_t *input_list; size_t input_count;
-  const int32_t *output_list; const uint8_t *stays; size_t output_count;
+  const int32_t *input_list; const uint8_t *lent_inputs; size_t input_count;
+  const int32_t *output_list; const uint8_t *stays, *lent_outputs; size_t output_count;
   const int32_t *state_list; size_t state_count; uint32_t keeps_states;
   const int32_t *shape_only_list; size_t shape_only_count;
   const int32_t *value_list; size_t value_count;

@@ -10,6 +10,10 @@ typedef struct tgr_options tgr_options;                   /* of the compilation 
 typedef struct tgr_opaque_options tgr_opaque_options;     /* a list of texts by identifier, in them */
 typedef struct tgr_wrapper tgr_wrapper;                   /* owns a delegate */
 typedef struct tgr_delegate tgr_delegate;                 /* what the runtime takes as a TFLite delegate */
+typedef struct tgr_tensor tgr_tensor;                     /* what TFLite has as a tensor */
+typedef struct tgr_buffers tgr_buffers;                   /* the buffers and requirements of a model's tensors */
+typedef struct tgr_buffer tgr_buffer;                     /* a tensor buffer of the program */
+typedef struct tgr_requirements tgr_requirements;
 
 /* ---- numbers ------------------------------------------------------------------------------------------------------- */
 
@@ -17,6 +21,8 @@ enum { TGR_OK = 0, TGR_INVALID_ARGUMENT = 1, TGR_FAILURE = 3, TGR_UNSUPPORTED = 
 enum { TGR_ON_CPU = 1, TGR_ON_GPU = 2, TGR_ON_NPU = 4 };  /* hardware, as bits */
 enum { TGR_LIBRARY_FOLDER = 22 };                         /* tags of an environment's options */
 enum { TGR_TEXT = 8, TGR_POINTER = 9 };                   /* kinds of tgr_any */
+enum { TGR_HOST_MEMORY = 1, TGR_OURS = 142 };             /* kinds of buffers; those from 100 to 199 are for accelerators */
+enum { TGR_READ = 0, TGR_WRITE = 1, TGR_READ_WRITE = 2 }; /* modes of a lock */
 enum { TGR_MAJOR = 1 };                                   /* of all tables here */
 
 /* ---- data ------------------------------------------------------------------------------------------------------------ */
@@ -39,7 +45,14 @@ typedef struct tgr_version {
 
 typedef struct tgr_runtime {
   tgr_header header;
-  void *unused_buffers[9];
+  int32_t (*create_requirements)(int32_t kind_count, const int32_t *kinds, size_t bytes, int32_t stride_count,
+                                 const uint32_t *strides, tgr_requirements **made); /* at 8 */
+  int32_t (*find_buffer)(tgr_buffers *all, const tgr_tensor *tensor, tgr_buffer **retained); /* at 16 */
+  void *unused_registration[3];
+  int32_t (*take_requirements)(tgr_buffers *all, const tgr_tensor *tensor, tgr_requirements *owned); /* at 48 */
+  void *unused_get_environment;
+  int32_t (*is_asynchronous)(tgr_buffers *all, bool *asynchronous); /* at 64; of the present run */
+  void *unused_destroy_buffers;
   int32_t (*get_opaque_options)(tgr_options *options, tgr_opaque_options **list); /* at 80 */
   int32_t (*find_opaque_data)(tgr_opaque_options *list, const char *identifier, void **data); /* at 88 */
   void *unused_destroy_options;
@@ -47,14 +60,35 @@ typedef struct tgr_runtime {
   int32_t (*get_environment_value)(tgr_environment_options *options, int32_t tag, tgr_any *value); /* at 112 */
   void *unused_gpu_environment[3];
   int32_t (*wrap_delegate)(tgr_delegate *delegate, void (*destroy)(tgr_delegate *delegate), tgr_wrapper **wrapper); /* at 144 */
-} tgr_runtime; /* 152 bytes */
+  void *unused_creation[3];
+  void (*release_buffer)(tgr_buffer *buffer); /* at 176 */
+  int32_t (*get_kind)(tgr_buffer *buffer, int32_t *kind); /* at 184 */
+  void *unused_get_type;
+  int32_t (*get_bytes)(tgr_buffer *buffer, size_t *bytes); /* at 200 */
+  void *unused_locking[4];
+  int32_t (*get_host_memory)(tgr_buffer *buffer, void **address); /* at 240 */
+  void *unused_other_memory[2];
+  int32_t (*get_handle)(tgr_buffer *buffer, void **handle); /* at 264; of a kind of ours: tgr_memory.handle */
+} tgr_runtime; /* 272 bytes */
 
 /* ---- what an accelerator is ------------------------------------------------------------------------------------------- */
 
-/* Handlers for buffers of the accelerator's own. */
+/* The memory of a buffer of the accelerator's own; the accelerator may append members. */
+typedef struct tgr_memory {
+  void *handle;
+  void *unused_raw;
+} tgr_memory; /* 16 bytes */
+
+/* Handlers for buffers of the accelerator's own. `bytes` are those of the requirements, `packed_bytes` those of the type. */
 typedef struct tgr_handlers {
   tgr_header header;
-  void *unused_functions[6];       /* create, destroy, lock, unlock, clear, import */
+  int32_t (*create)(void *device, void *queue, const void *tensor_type, int32_t kind, size_t bytes, size_t packed_bytes,
+                    tgr_memory **made); /* at 8 */
+  int32_t (*destroy)(tgr_memory *memory); /* at 16 */
+  int32_t (*lock)(tgr_memory *memory, int32_t mode, void **address); /* at 24 */
+  int32_t (*unlock)(tgr_memory *memory); /* at 32 */
+  int32_t (*clear)(tgr_memory *memory); /* at 40 */
+  void *unused_import;             /* may be NULL; the runtime never imports kinds from 100 to 199 */
   int32_t unused_tags[2];          /* at 56; options of an environment that have its device and queue */
   size_t kind_count;               /* at 64; at most 15 */
   int32_t kinds[16];               /* at 72 */

@@ -1,13 +1,10 @@
 /* The accelerator of LiteRT's CompiledModel: its delegate is that of the TFLite interpreters. */
-#include "core/internal.h"
-
-#pragma GCC visibility push(default)
-#include "litert/abi.h"
-#include "tflite/abi.h"
-#pragma GCC visibility pop
+#include "litert/internal.h"
 
 _Static_assert(sizeof(tgr_definition) == 200 && offsetof(tgr_definition, handlers) == 64, "LiteRT reads this layout");
-_Static_assert(offsetof(tgr_runtime, wrap_delegate) == 144 && sizeof(tgr_any) == 16, "LiteRT writes this layout");
+_Static_assert(offsetof(tgr_runtime, wrap_delegate) == 144, "LiteRT writes this layout");
+_Static_assert(offsetof(tgr_runtime, get_handle) == 264, "LiteRT writes this layout");
+_Static_assert(sizeof(tgr_any) == 16, "LiteRT writes this layout");
 
 static int32_t get_name(const tgr_accelerator *accelerator, const char **name) {
   if (!name) return TGR_INVALID_ARGUMENT;
@@ -70,6 +67,8 @@ static int32_t create_delegate(const tgr_runtime *runtime, tgr_environment *envi
   const char *values[] = {folder_of(runtime, environment), gpu_options_of(runtime, options)};
   tgr_delegate *made = (tgr_delegate *)tflite_plugin_create_delegate(keys, values, 2, say);
   if (!made) return TGR_FAILURE;
+  ((tgi_delegate *)made)->lender = &tgi_lender_of_litert;
+  ((tgi_delegate *)made)->runtime = runtime;
   int32_t status = runtime->wrap_delegate(made, destroy, wrapper);
   if (status) destroy(made);
   return status;
@@ -82,5 +81,12 @@ const tgr_definition LiteRtAcceleratorImpl = {
     .get_hardware = get_hardware,
     .get_compiles = get_compiles,
     .create_delegate = create_delegate,
-    .handlers = {.header = {sizeof(tgr_handlers), TGR_MAJOR, 0, 0}},
+    .handlers = {.header = {sizeof(tgr_handlers), TGR_MAJOR, 0, 0},
+                 .create = tgi_memory_create,
+                 .destroy = tgi_memory_destroy,
+                 .lock = tgi_memory_lock,
+                 .unlock = tgi_memory_unlock,
+                 .clear = tgi_memory_clear,
+                 .kind_count = 1,
+                 .kinds = {TGR_OURS}},
 };

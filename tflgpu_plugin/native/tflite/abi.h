@@ -24,6 +24,7 @@ enum { TGL_NOT_QUANTIZED = 0, TGL_AFFINE = 1 };
 enum { TGL_DENSE = 0, TGL_CSR = 1 };    /* storage formats for a level of a sparse constant */
 enum { TGL_ACCEPTS_DYNAMIC = 1, TGL_WANTS_PROPAGATED_SHAPES = 2 };
 enum { TGL_NO_HANDLE = -1, TGL_NO_TENSOR = -1 };
+enum { TGL_LITERT_BUFFERS = 4 };   /* kinds of external contexts */
 
 /* ---- data ------------------------------------------------------------------------------------------------------- */
 
@@ -141,7 +142,7 @@ struct tgl_context {
   int32_t (*replace_nodes)(tgl_context *context, tgl_padded_registration registration, const tgl_ints *nodes,
                            tgl_delegate *delegate); /* at 64; (p) */
   int32_t recommended_threads;     /* at 72 */
-  void *unused_get_external;
+  void *(*get_external)(tgl_context *context, int32_t kind); /* at 80 */
   void *unused_set_external;
   bool allow_fp16;                 /* at 96 */
   void *profiler;

@@ -9,6 +9,19 @@
 #include "tflite/abi.h"
 #pragma GCC visibility pop
 
+/* Memory of the program for an input or output of a run. */
+typedef struct tgi_lent {
+  void *address;
+  uint64_t bytes;
+  bool moves;                      /* a tensor that may be on the device: see core/tensors.h */
+} tgi_lent;
+
+/* How a host hands such memory over. `table` is the host's. */
+typedef struct tgi_lender {
+  void (*announce)(const void *table, tgl_context *context, const tgl_tensor *tensor);
+  int (*find)(const void *table, tgl_context *context, const tgl_tensor *tensor, tgi_lent *lent, tg_error *err);
+} tgi_lender;
+
 /* A delegate. The host has a reference (from create to destroy), and so has each kernel, because hosts may destroy the delegate
  * before they free kernels. */
 typedef struct tgi_delegate {
@@ -17,6 +30,8 @@ typedef struct tgi_delegate {
   atomic_size_t refs;
   tg_tflite_callbacks functions;   /* callbacks of the package that made it, which may have been imported again since */
   const tgl_registration *registration;
+  const tgi_lender *lender;        /* NULL: the host hands memory over in tensors only */
+  const void *runtime;             /* the lender's table */
   struct tg_kernel *kernels;       /* its kernels that exist; under tgi_lock */
   bool destroyed;                  /* the host has destroyed it and makes no more kernels; under tgi_lock */
 } tgi_delegate;
@@ -36,6 +51,7 @@ struct tg_kernel {
   int32_t *values;                 /* inputs whose numbers select a plan, too */
   char *names;                     /* the nodes' operators, one per line; NULL where they are not known */
   uint8_t *stays;
+  uint8_t *lent_inputs, *lent_outputs;             /* of the ports and outputs, those that a lender may hand over */
   size_t node_count;
   tg_replay *newest;               /* replay of the last run, with the outputs that stay on the device; under tgi_lock */
   tgi_host_node *host_nodes;       /* the host's nodes in execution order; NULL where they cannot be had */
@@ -111,6 +127,18 @@ tg_replay *tgi_handle_find(const tgl_delegate *delegate, int32_t handle, size_t 
 int tgi_fetch(tgl_context *context, tgl_tensor *tensor, tg_error *err);
 int32_t tgi_copy_from_handle(tgl_context *context, tgl_delegate *delegate, int32_t handle, tgl_tensor *tensor);
 void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *handle);
+
+/* ---- lent.c: inputs and outputs in memory that a lender hands over ---------------------------------------------------- */
+
+bool tgi_is_lent(const tg_kernel *kernel, const tgl_tensor *tensor);
+/* Tells the lender how large the buffers of this kernel's inputs and outputs must be: when it is made, and for new shapes. */
+void tgi_lent_announce(tg_kernel *kernel, tgl_context *context);
+/* Sets the port of such a tensor to its memory, and `moves` to the same address where it is a tensor that may be on the device. */
+int tgi_lent_find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, tg_port *port, void **moves,
+                  tg_error *err);
+/* Give such tensors memory for the host's kernels, and take it back. */
+int tgi_lent_open(tg_kernel *kernel, tgl_context *context, tg_error *err);
+void tgi_lent_close(tg_kernel *kernel, tgl_context *context, bool written);
 
 /* ---- states.c: states that stay on the device ---------------------------------------------------------------------------- */
 

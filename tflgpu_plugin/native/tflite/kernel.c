@@ -1,6 +1,8 @@
 /* The functions that the host calls on a kernel. */
 #include "tflite/internal.h"
 
+#include "core/tensors.h"
+
 /* ---- init, free, prepare ------------------------------------------------------------------------------------------------- */
 
 /* Copies the nodes that the kernel replaces; inside the delegate's prepare. */
@@ -30,6 +32,7 @@ static void *kernel_init(tgl_context *context, const char *buffer, size_t length
   if (!kernel) return NULL;
   read_host_nodes(kernel, context, partition->nodes, &ignored);   /* a run that needs them reports their absence */
   atomic_store(&kernel->base.live, 1);
+  tgi_lent_announce(kernel, context);
   return kernel;
 }
 
@@ -70,6 +73,7 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   tgi_plan *plan = tgi_values_are_known(kernel, context) ? tgi_present_plan(kernel, context, true, &err) : NULL;
   if (plan && plan->output_shape_count) status = resize_outputs(context, kernel, plan->output_shapes);
   else if (kernel->host_nodes) tgi_fallback_prepare(kernel, context, &err);
+  if (plan && plan->replay && status == TGL_OK) tgi_lent_announce(kernel, context);
   tgi_plan_release(plan);
   return status;
 }
@@ -81,12 +85,18 @@ typedef struct ports {
   tgi_memory memory;
   tg_port *inputs, *outputs, *states;
   tg_replay **producers;           /* for inputs from other partitions a reference to the replay */
+  void **lent;                     /* addresses of tensors of a lender that move, for the ports and then the outputs */
+  tgi_readback **readbacks;        /* of such outputs */
 } ports;
 
 static bool make_ports(ports *p, const tg_kernel *kernel) {
   tgi_arity arity = kernel->base.arity;
   p->inputs = tgi_zeros(&p->memory, arity.ports + arity.outputs + arity.states, sizeof *p->inputs);
   p->producers = tgi_zeros(&p->memory, arity.ports, sizeof *p->producers);
+  if (kernel->delegate->lender) {
+    p->lent = tgi_zeros(&p->memory, arity.ports + arity.outputs, sizeof *p->lent);
+    p->readbacks = tgi_zeros(&p->memory, arity.outputs + arity.counts, sizeof *p->readbacks);
+  }
   if (p->memory.lacks) return false;
   p->outputs = p->inputs + arity.ports;
   p->states = p->outputs + arity.outputs;
@@ -146,10 +156,22 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tgi_plan *p
                       : tgi_fail(err, "An input is on another GPU device and has no memory on the host.");
 }
 
+static int lent_input(tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, const tgi_plan *plan, size_t i, ports *p,
+                      tg_error *err) {
+  if (tgi_lent_find(kernel, context, tensor, &p->inputs[i], &p->lent[i], err)) return 1;
+  if (p->lent[i] && tgi_tensor_input(plan->replay->device, &p->inputs[i], err)) return 1;
+  if (p->inputs[i].device) atomic_fetch_add(&kernel->base.device_inputs, 1);
+  return 0;
+}
+
 static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
   for (size_t i = 0; i < kernel->base.arity.ports; i++) {
     tgl_tensor *tensor = &context->tensors[kernel->inputs[i]];
     if (tensor->bytes != plan->inputs[i]) return wrong_bytes(tensor, plan->inputs[i], err);
+    if (tgi_is_lent(kernel, tensor)) {
+      if (lent_input(kernel, context, tensor, plan, i, p, err)) return 1;
+      continue;
+    }
     p->inputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
     if ((tensor->is_stale || tensor->handle >= 0) && device_input(kernel, tensor, plan, i, p, err)) return 1;
     if (!p->inputs[i].device && !tensor->data && tensor->bytes) return no_memory("Input", tensor, err);
@@ -164,6 +186,13 @@ static bool stays(const tg_kernel *kernel, size_t i, const tgl_tensor *output) {
   return kernel->stays[i] && !is_the_programs(output);
 }
 
+static int lent_output(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, size_t i, ports *p, tg_error *err) {
+  void **moves = &p->lent[kernel->base.arity.ports + i];
+  if (tgi_lent_find(kernel, context, &context->tensors[kernel->outputs[i]], &p->outputs[i], moves, err)) return 1;
+  if (!*moves) return 0;
+  return tgi_tensor_output(plan->replay->device, kernel->base.habits[i], &p->outputs[i], &p->readbacks[i], err);
+}
+
 static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
   const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
@@ -173,6 +202,10 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
     if (!fits) return wrong_shape(tensor, shape, err);
     if (tensor->bytes != plan->outputs[i]) return wrong_bytes(tensor, plan->outputs[i], err);
     if (stays(kernel, i, tensor)) continue;
+    if (tgi_is_lent(kernel, tensor)) {
+      if (lent_output(kernel, context, plan, i, p, err)) return 1;
+      continue;
+    }
     p->outputs[i] = (tg_port){.host = tensor->data, .bytes = tensor->bytes};
     if (!tensor->data && tensor->bytes) return no_memory("Output", tensor, err);
   }
@@ -214,6 +247,20 @@ static void publish_outputs(tg_kernel *kernel, tgl_context *context, tg_replay *
   }
 }
 
+/* Records where outputs of a lender are after a run, and releases what its tensors lent. */
+static void leave_lent(const ports *p, const tg_kernel *kernel, bool written) {
+  tgi_arity arity = kernel->base.arity;
+  if (!p->lent || !p->readbacks) return;
+  for (size_t i = 0; i < arity.ports; i++)
+    if (p->lent[i]) tgi_tensor_leave(&p->inputs[i]);
+  for (size_t i = 0; i < arity.outputs; i++) {
+    void *address = p->lent[arity.ports + i];
+    if (address && written) tgi_tensor_wrote(address, &p->outputs[i], kernel->base.habits[i], p->readbacks[i]);
+    tgi_readback_release(p->readbacks[i]);
+    if (address) tgi_tensor_leave(&p->outputs[i]);
+  }
+}
+
 static int run(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, tg_error *err) {
   ports p = {0};
   bool keeps = keeps_states(kernel, context, plan);
@@ -222,7 +269,8 @@ static int run(tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, tg
                    : fill_inputs(kernel, context, plan, &p, err) || fill_outputs(kernel, context, plan, &p, err) ||
                          fill_states(kernel, context, plan, &p, err) ||
                          tgi_partition_run(&kernel->base, plan,
-                                           &(tgi_ports){p.inputs, p.outputs, p.states, NULL, NULL, keeps}, err);
+                                           &(tgi_ports){p.inputs, p.outputs, p.states, NULL, p.readbacks, keeps}, err);
+  leave_lent(&p, kernel, !failed);
   free_ports(&p, kernel);
   if (!failed) publish_outputs(kernel, context, plan->replay);
   if (!failed && keeps) tgi_states_keep(kernel, context, plan->replay);
@@ -238,7 +286,8 @@ static int run_plan(tg_kernel *kernel, tgl_context *context, const tgi_plan *pla
 static int run_elsewhere(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   tg_error reason = *err;
   if (!kernel->host_nodes || tgi_enter(err)) return 1;
-  int failed = tgi_fallback_invoke(kernel, context, err);
+  int failed = tgi_lent_open(kernel, context, err) || tgi_fallback_invoke(kernel, context, err);
+  tgi_lent_close(kernel, context, !failed);
   if (!failed) {
     atomic_fetch_add(&kernel->base.host_runs, 1);
     tgi_fell_back(kernel, reason.text);

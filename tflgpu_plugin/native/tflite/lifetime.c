@@ -1,6 +1,8 @@
 /* Delegates and kernels, and their references. A kernel is one partition in one interpreter. */
 #include "tflite/internal.h"
 
+#include "core/tensors.h"
+
 void tgi_delegate_release(tgi_delegate *delegate) {
   if (atomic_fetch_sub(&delegate->refs, 1) != 1) return;
   tgi_client_remove(&delegate->client);
@@ -71,12 +73,21 @@ static void copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
   kernel->handles = tgi_zeros(memory, spec->output_count, sizeof *kernel->handles);
   for (size_t i = 0; kernel->handles && i < spec->output_count; i++) kernel->handles[i] = TGL_NO_HANDLE;
   kernel->stays = tgi_copy(memory, spec->stays, spec->output_count, 1);
+  if (spec->lent_inputs) kernel->lent_inputs = tgi_copy(memory, spec->lent_inputs, spec->input_count, 1);
+  if (spec->lent_outputs) kernel->lent_outputs = tgi_copy(memory, spec->lent_outputs, spec->output_count, 1);
   kernel->callers = tgi_copy(memory, spec->caller_list, spec->caller_count, sizeof *kernel->callers);
   kernel->caller_count = spec->caller_count;
   kernel->names = tgi_copy_text(memory, spec->names);
 }
 
+static void make_habits(tg_kernel *kernel) {
+  size_t count = kernel->base.arity.outputs;
+  tgi_habit **habits = kernel->base.habits = tgi_zeros(&kernel->memory, count, sizeof(tgi_habit *));
+  for (size_t i = 0; habits && i < count; i++) kernel->memory.lacks |= !(habits[i] = tgi_habit_create());
+}
+
 static void free_kernel(tg_kernel *kernel) {
+  for (size_t i = 0; kernel->base.habits && i < kernel->base.arity.outputs; i++) tgi_habit_release(kernel->base.habits[i]);
   tgi_memory_free(&kernel->memory);
   free(kernel->host_nodes);
   free(kernel);
@@ -97,6 +108,7 @@ tg_kernel *tg_kernel_create(void *delegate, const tg_kernel_spec *spec, tg_error
   if (!tg_tflite_delegate_number(delegate)) return tgi_none(err, "This is not a delegate of tflgpu.");
   tg_kernel *kernel = calloc(1, sizeof *kernel);
   if (kernel) copy_spec(kernel, spec);
+  if (kernel && ((const tgi_delegate *)delegate)->lender) make_habits(kernel);
   if (!kernel || kernel->memory.lacks) {
     if (kernel) free_kernel(kernel);
     return (tgi_no_memory(err, "a kernel"), NULL);

@@ -1,0 +1,151 @@
+/* Buffers that programs hand to runs of a CompiledModel. Those of our kind hold a tensor that is on the host, on the GPU, or on
+ * both (core/tensors.h), so that the output of a model is the input of the next one where it is. */
+#include "litert/internal.h"
+
+#include "core/tensor_blocks.h"
+
+enum { ALIGNMENT = 64 };           /* of memory for TFLite's CPU kernels */
+
+typedef struct memory {
+  tgr_memory host;                 /* first, since the runtime gets a pointer to it */
+  uint8_t *block, *address;
+  size_t bytes;
+  int32_t mode;                    /* of the present lock */
+  atomic_bool asynchronous;        /* the last run that wrote it was */
+} memory;
+
+/* ---- handlers ---------------------------------------------------------------------------------------------------------- */
+
+/* The bytes of the requirements may be those of an earlier shape. */
+int32_t tgi_memory_create(void *device, void *queue, const void *tensor_type, int32_t kind, size_t bytes, size_t packed_bytes,
+                          tgr_memory **made) {
+  if (!made) return TGR_INVALID_ARGUMENT;
+  memory *one = calloc(1, sizeof *one);
+  *made = NULL;
+  if (!one) return TGR_FAILURE;
+  one->bytes = bytes > packed_bytes ? bytes : packed_bytes;
+  if (one->bytes < SIZE_MAX - ALIGNMENT) one->block = tgi_tensor_alloc(one->bytes + ALIGNMENT);
+  if (!one->block) {
+    free(one);
+    return TGR_FAILURE;
+  }
+  one->address = (uint8_t *)(((uintptr_t)one->block + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+  one->host.handle = one;
+  *made = &one->host;
+  return TGR_OK;
+}
+
+int32_t tgi_memory_destroy(tgr_memory *host) {
+  memory *one = (memory *)host;
+  if (!one) return TGR_INVALID_ARGUMENT;
+  tgi_tensor_free(one->block);
+  free(one);
+  return TGR_OK;
+}
+
+static bool is_elsewhere(const memory *one) {
+  bool found = false;
+  tgi_lock();
+  tgi_range r = tgi_range_of(one->address, one->bytes);
+  for (const tgi_tensor *at = r.block ? r.block->tensors : NULL; at; at = at->next) found |= !at->on_host;
+  tgi_unlock();
+  return found;
+}
+
+typedef struct reading {
+  const memory *one;
+  tg_error err;
+  int failed;
+} reading;
+
+static void read_all(void *given) {
+  reading *r = given;
+  r->failed = tgi_tensor_read(r->one->address, r->one->bytes, &r->err);
+}
+
+/* Readers are noted as those of a run are: the next one brings its result, and waits for it. After an asynchronous run, whoever
+ * reads waits. */
+static int bring(const memory *one) {
+  bool waits = !atomic_load(&one->asynchronous), elsewhere = is_elsewhere(one);
+  reading r = {.one = one};
+  if (waits) tgi_run_begin(false);
+  if (elsewhere) tgi_without_python(read_all, &r);
+  else read_all(&r);
+  if (waits) tgi_run_end();
+  if (r.failed) tgi_log(TGI_ERROR, "tflgpu: %s", r.err.text);
+  if (elsewhere) tgi_log_deliver();
+  return r.failed;
+}
+
+/* Whoever writes may write a part, so the bytes are brought for all modes. */
+int32_t tgi_memory_lock(tgr_memory *host, int32_t mode, void **address) {
+  memory *one = (memory *)host;
+  if (!one || !address) return TGR_INVALID_ARGUMENT;
+  if (bring(one)) return TGR_FAILURE;
+  one->mode = mode;
+  *address = one->address;
+  return TGR_OK;
+}
+
+static void is_written(const memory *one) { tgi_tensor_set(one->address, one->bytes, (tgi_written){.on_host = true}); }
+
+int32_t tgi_memory_unlock(tgr_memory *host) {
+  const memory *one = (const memory *)host;
+  if (!one) return TGR_INVALID_ARGUMENT;
+  if (one->mode != TGR_READ) is_written(one);
+  return TGR_OK;
+}
+
+int32_t tgi_memory_clear(tgr_memory *host) {
+  const memory *one = (const memory *)host;
+  if (!one) return TGR_INVALID_ARGUMENT;
+  if (one->bytes) memset(one->address, 0, one->bytes);
+  is_written(one);
+  return TGR_OK;
+}
+
+/* ---- the tensors of a model -------------------------------------------------------------------------------------------- */
+
+static tgr_buffers *buffers_of(tgl_context *context) {
+  return context->get_external ? (tgr_buffers *)context->get_external(context, TGL_LITERT_BUFFERS) : NULL;
+}
+
+static void announce(const void *table, tgl_context *context, const tgl_tensor *tensor) {
+  static const int32_t KINDS[] = {TGR_OURS, TGR_HOST_MEMORY};
+  const tgr_runtime *runtime = table;
+  tgr_requirements *made = NULL;
+  tgr_buffers *all = buffers_of(context);
+  if (!all || runtime->create_requirements(2, KINDS, tensor->bytes, 0, NULL, &made) || !made) return;
+  runtime->take_requirements(all, (const tgr_tensor *)tensor, made);
+}
+
+static int32_t look(const tgr_runtime *runtime, tgr_buffer *buffer, tgi_lent *lent, memory **ours) {
+  int32_t kind = 0;
+  size_t bytes = 0;
+  void *handle = NULL;
+  if (runtime->get_kind(buffer, &kind)) return TGR_FAILURE;
+  if (kind == TGR_OURS && !runtime->get_handle(buffer, &handle) && handle) {
+    *ours = handle;
+    *lent = (tgi_lent){.address = (*ours)->address, .bytes = (*ours)->bytes, .moves = true};
+    return TGR_OK;
+  }
+  if (kind != TGR_HOST_MEMORY || runtime->get_bytes(buffer, &bytes)) return TGR_FAILURE;
+  *lent = (tgi_lent){.bytes = bytes};
+  return runtime->get_host_memory(buffer, &lent->address);
+}
+
+static int find(const void *table, tgl_context *context, const tgl_tensor *tensor, tgi_lent *lent, tg_error *err) {
+  const tgr_runtime *runtime = table;
+  tgr_buffers *all = buffers_of(context);
+  tgr_buffer *buffer = NULL;
+  memory *ours = NULL;
+  bool asynchronous = false;
+  int32_t status = all ? runtime->find_buffer(all, (const tgr_tensor *)tensor, &buffer) : TGR_FAILURE;
+  if (!status) status = look(runtime, buffer, lent, &ours);
+  if (!status && ours && !runtime->is_asynchronous(all, &asynchronous)) atomic_store(&ours->asynchronous, asynchronous);
+  if (buffer) runtime->release_buffer(buffer);
+  return status ? tgi_fail(err, "LiteRT has no buffer for tensor \"%s\" (status %d).", tensor->name ? tensor->name : "", status)
+                : 0;
+}
+
+const tgi_lender tgi_lender_of_litert = {announce, find};

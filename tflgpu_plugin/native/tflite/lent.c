@@ -1,0 +1,74 @@
+/* Inputs and outputs in memory that a lender hands over for a run: LiteRT's runtime has buffers of the program for them, and the
+ * tensors themselves have no memory. */
+#include "tflite/internal.h"
+
+#include "core/tensor_blocks.h"
+
+bool tgi_is_lent(const tg_kernel *kernel, const tgl_tensor *tensor) {
+  return kernel->delegate->lender && tensor->allocation == TGL_IN_NON_CPU;
+}
+
+/* The lender keeps a tensor in its own memory from the first run on if it has heard nothing before, so what is not told then is not
+ * told later. That is the case for outputs whose size only a run determines. */
+static void announce(const tg_kernel *kernel, tgl_context *context, const int32_t *list, uint8_t *lent, size_t count) {
+  for (size_t i = 0; lent && i < count; i++) {
+    const tgl_tensor *tensor = &context->tensors[list[i]];
+    lent[i] &= tensor->bytes && tensor->allocation != TGL_IN_DYNAMIC;
+    if (lent[i]) kernel->delegate->lender->announce(kernel->delegate->runtime, context, tensor);
+  }
+}
+
+void tgi_lent_announce(tg_kernel *kernel, tgl_context *context) {
+  if (!kernel->delegate->lender) return;
+  announce(kernel, context, kernel->inputs, kernel->lent_inputs, kernel->base.arity.ports);
+  announce(kernel, context, kernel->outputs, kernel->lent_outputs, kernel->base.arity.outputs);
+}
+
+static int find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, tgi_lent *lent, tg_error *err) {
+  if (kernel->delegate->lender->find(kernel->delegate->runtime, context, tensor, lent, err)) return 1;
+  if (lent->bytes >= tensor->bytes) return 0;
+  return tgi_fail(err, "The buffer of tensor \"%s\" has %llu bytes, but this run needs %zu. Make new buffers after a resize.",
+                  tensor->name ? tensor->name : "", (unsigned long long)lent->bytes, tensor->bytes);
+}
+
+int tgi_lent_find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, tg_port *port, void **moves,
+                  tg_error *err) {
+  tgi_lent lent;
+  if (find(kernel, context, tensor, &lent, err)) return 1;
+  *port = (tg_port){.host = lent.address, .bytes = tensor->bytes};
+  *moves = lent.moves && tensor->bytes ? lent.address : NULL;
+  return 0;
+}
+
+/* ---- runs on the host's kernels ---------------------------------------------------------------------------------------- */
+
+static int open_one(tg_kernel *kernel, tgl_context *context, int32_t index, bool is_read, tg_error *err) {
+  tgl_tensor *tensor = &context->tensors[index];
+  tgi_lent lent;
+  if (!tgi_is_lent(kernel, tensor) || tensor->data) return 0;
+  if (find(kernel, context, tensor, &lent, err)) return 1;
+  if (is_read && lent.moves && tgi_tensor_read(lent.address, tensor->bytes, err)) return 1;
+  tensor->data = lent.address;
+  return 0;
+}
+
+int tgi_lent_open(tg_kernel *kernel, tgl_context *context, tg_error *err) {
+  for (size_t i = 0; i < kernel->base.arity.inputs; i++)
+    if (open_one(kernel, context, kernel->inputs[i], true, err)) return 1;
+  for (size_t i = 0; i < kernel->base.arity.outputs; i++)
+    if (open_one(kernel, context, kernel->outputs[i], false, err)) return 1;
+  return 0;
+}
+
+static void close_one(tg_kernel *kernel, tgl_context *context, int32_t index, bool written) {
+  tgl_tensor *tensor = &context->tensors[index];
+  if (!tgi_is_lent(kernel, tensor) || !tensor->data) return;
+  if (written && tgi_tensor_is_known(tensor->data))
+    tgi_tensor_set(tensor->data, tensor->bytes, (tgi_written){.on_host = true});
+  tensor->data = NULL;
+}
+
+void tgi_lent_close(tg_kernel *kernel, tgl_context *context, bool written) {
+  for (size_t i = 0; i < kernel->base.arity.inputs; i++) close_one(kernel, context, kernel->inputs[i], false);
+  for (size_t i = 0; i < kernel->base.arity.outputs; i++) close_one(kernel, context, kernel->outputs[i], written);
+}
