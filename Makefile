@@ -29,9 +29,10 @@
 #   make bench                the plugin, the hosts' CPU kernels, ncnn and others in turns
 #   make bench-today          nine networks of today beside onnxruntime's WebGPU provider; downloads an exporter
 #                             (ARGS="--only bert" chooses)
-#   make gpu-estimates        estimated times on five AMD GPUs, from their compiler's code; no GPU is needed (ARGS="--top 5" shows
-#                             the slowest dispatches, "--against ahead=1" another setting)
-#   make encoder-estimates    the same for three encoders on two of them
+#   make gpu-estimates        estimated times on fifteen GPUs of AMD, Intel, NVIDIA and Qualcomm, from Mesa's compilers; no GPU is
+#                             needed (ARGS="--gpus lnl --top 5" selects one and shows its slowest dispatches, "--against
+#                             ahead=1" another setting)
+#   make encoder-estimates    the same for three encoders on two of AMD's
 #
 # Wheels:
 #   make wheel                one py3-none-manylinux wheel in dist/

@@ -51,7 +51,7 @@ def counted(name: str, staged: bool, family: str = "", runs: int = 20) -> Run:
     Unavailable."""
     counter = layers.build(Path(__file__).with_name("count_calls.c"))
     if family:
-        given = driver.environment(counter) | {"RADV_FORCE_FAMILY": family}
+        given = driver.environment(family, Path(), counter)
     else:
         given = os.environ | layers.variables(counter)
     given |= {"TFLGPU_NO_MAPPING": "1"} if staged else {}

@@ -97,14 +97,33 @@ def fetch_foreign(work: Path, packages: Sequence[str], architecture: str) -> lis
     down to the C library, as for an empty system.
 
     Returns the .deb files, which are in `work`, an empty folder. Raises Unavailable."""
-    if shutil.which("apt-get") is None:
-        raise Unavailable("apt-get is missing: packages come from the system's own archive.")
     source = base()
     options = tuple(option for option in source.options if option[0] != "architectures")
-    apt = private_apt(work, replace(source, options=options), {source.suite: None})
+    set_to = (f"-oAPT::Architecture={architecture}", f"-oAPT::Architectures={architecture}")
+    return _fetch_all(work, packages, replace(source, options=options), (source.suite,), set_to)
+
+
+def fetch_release(work: Path, packages: Sequence[str], release: str) -> list[Path]:
+    """Downloads packages of another release's backports, with all dependencies down to the C
+    library, as for an empty system.
+
+    Returns the .deb files, which are in `work`, an empty folder. Raises Unavailable."""
+    backports = f"{release}-backports"
+    return _fetch_all(work, packages, base(), (release, backports), ("-t", backports))
+
+
+def _fetch_all(
+    work: Path,
+    packages: Sequence[str],
+    source: Source,
+    suites: Sequence[str],
+    set_to: Sequence[str],
+) -> list[Path]:
+    if shutil.which("apt-get") is None:
+        raise Unavailable("apt-get is missing: packages come from the system's own archive.")
+    apt = private_apt(work, source, dict.fromkeys(suites))
     (work / "status").touch()
-    apt += [f"-oAPT::Architecture={architecture}", f"-oAPT::Architectures={architecture}"]
-    apt += [f"-oDir::State::status={work / 'status'}"]
+    apt += [f"-oDir::State::status={work / 'status'}", *set_to]
     run_command([*apt, "update"], work)
     listing = run_command([*apt, "-s", "--no-install-recommends", "install", *packages], work)
     run_command([*apt, "download", *newest_packages(listing)], work)

@@ -15,12 +15,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import archive
 from archive import Unavailable
 
+NEWER_RELEASE = "trixie"  # of Debian: its backports' Mesa has drivers of makers that others lack
 STOCK_FILES = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 
 
@@ -76,6 +78,17 @@ def _of_newer_mesa(name: str, file: str, icd: str) -> Driver:
         raise Unavailable(f"{package} holds no {file}.")
     chosen = _chosen(_write_icd(place / icd, library, "1.4.0"))
     return Driver(name, chosen | {"LD_LIBRARY_PATH": str(library.parent)}, package)
+
+
+def newer_release() -> tuple[Path, Path]:
+    """Returns a folder with Mesa of a newer release and all that it needs, down to the C library;
+    and the include folder of the newer kernel's headers. Raises Unavailable."""
+    root, kernel = folder() / "newer-release", folder() / "newer-headers"
+    _unpack(root, "mesa-vulkan-drivers", lambda work: archive.fetch_release(
+        work, ("mesa-vulkan-drivers", "libvulkan1"), NEWER_RELEASE))  # fmt: skip
+    _unpack(kernel, "linux-libc-dev", lambda work: archive.fetch_release(
+        work, ("linux-libc-dev",), NEWER_RELEASE))  # fmt: skip
+    return root, kernel / "usr" / "include"
 
 
 def headers(package: str) -> Path:
@@ -134,12 +147,18 @@ def unpacked(place: Path, package: str, backports: bool = False, alone: bool = F
     """Downloads a package with its dependencies (or alone) and unpacks it into `place`, once.
 
     Returns the package with its version."""
+    return _unpack(place, package, lambda work: archive.fetch(
+        work, package, backports=backports, alone=alone))  # fmt: skip
+
+
+def _unpack(place: Path, package: str, fetch: Callable[[Path], list[Path]]) -> str:
+    """Unpacks what `fetch` downloads into `place`, once. Returns the package with its version."""
     stamp = place / "package.txt"
     if stamp.exists():
         return stamp.read_text()
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.parent) as work:
-        files = archive.fetch(Path(work), package, backports=backports, alone=alone)
+        files = fetch(Path(work))
         made = Path(work) / "root"
         archive.unpack(files, made)
         main = next(file for file in files if file.name.startswith(f"{package}_"))

@@ -1,8 +1,8 @@
-"""python -m benchmarks.compiled check: compiles every kernel of the conformance cases with AMD's
-compiler and prints its registers and waves.
+"""python -m benchmarks.compiled check: compiles every kernel of the conformance cases with the
+compilers of GPUs (--gpus, or two of AMD's) and prints its registers and waves.
 
 python -m benchmarks.compiled translated: translates these kernels to the languages of D3D12 and
-Metal, and compiles those for D3D12 (every N-th with --sample N).
+Metal, and compiles those for D3D12. With --sample N both take every N-th.
 
 python -m benchmarks.compiled estimates: predicts by a model the time of the seeded networks in
 ours, in ncnn and in onnxruntime's WebGPU provider; with --models, of TFLite and ONNX models in ours
@@ -19,98 +19,147 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.compiled import models, translated
-from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Made
+from benchmarks.compiled.amd import FAMILIES
+from benchmarks.compiled.cost import Code
 from benchmarks.compiled.driver import compiled, look
+from benchmarks.compiled.gpus import MAKERS, MODELS
 from benchmarks.compiled.kernels import of_cases
 from benchmarks.compiled.networks import GRAPHS, Estimate, estimates
 from benchmarks.compiled.peers import ncnn, webgpu
+from benchmarks.compiled.spills import unexpected
 from benchmarks.engine import Unavailable
 from benchmarks.networks import NETWORKS
 from conformance.settings import forced
 from tflgpu_plugin.compile import tuning
 from tflgpu_plugin.ir import Pipeline
+from tflgpu_plugin.ops import FAMILIES as OPS
 
 PEERS = {"ncnn": ncnn, "webgpu": webgpu}
 CHECKED = ("navi31", "vega10")  # waves of 32 and 64 lanes; of 64 only
 
 
 def check(given: argparse.Namespace) -> int:
-    """Compiles for each family and prints registers and waves of each kernel. Returns 1 when one
-    fails or spills."""
-    for family in given.families:
-        look(family)
-    wanted = of_cases()
-    with ThreadPoolExecutor() as pool:
-        made = list(pool.map(lambda family: compiled(list(wanted), family), given.families))
-    print(f"{'kernel':30} {'of':34} " + " ".join(f"{name:>18}" for name in given.families))
-    print(f"{'':65} " + " ".join(["registers, waves".rjust(18)] * len(given.families)))
-    wrong = 0
-    for row in zip(wanted.items(), *made, strict=True):
-        (pipeline, where), *found = row
-        print(f"{pipeline.name:30} {where:34} " + " ".join(f"{_told(each):>18}" for each in found))
-        wrong += sum(isinstance(each, str) or each.spills > 0 for each in found)
-    for family, found in zip(given.families, made, strict=True):
-        print(_summary(family, wanted, found))
+    """Compiles for each GPU and prints registers and waves of each kernel. Returns 1 when one fails
+    or spills that is not known to."""
+    for gpu in given.gpus:
+        look(gpu)
+    amd = [gpu for gpu in given.gpus if gpu in FAMILIES]
+    alike = [amd] * bool(amd) + [[gpu] for gpu in given.gpus if gpu not in FAMILIES]
+    with ThreadPoolExecutor(len(given.gpus)) as pool:
+        waiting = []  # what is planned is compiled while the next is planned
+        for gpus in alike:
+            wanted = of_cases(gpus[0], given.sample, given.ops)
+            made = [pool.submit(compiled, list(wanted), gpu) for gpu in gpus]
+            waiting.append((gpus, wanted, made))
+        tables = [(gpus, wanted, [e.result() for e in made]) for gpus, wanted, made in waiting]
+    all_ran = given.sample == 1 and given.ops == OPS
+    wrong = [line for each in tables for line in _checked(*each, all_ran)]
+    print("\n".join(wrong))
     return 1 if wrong else 0
 
 
-def _told(found: Made | str) -> str:
+def _checked(
+    gpus: Sequence[str],
+    wanted: Mapping[Pipeline, str],
+    made: Sequence[Sequence[Code | str]],
+    all_ran: bool,
+) -> list[str]:
+    """Prints the table of GPUs that have the same kernels, and returns what is wrong."""
+    print(f"{'kernel':30} {'of':34} " + " ".join(f"{name:>18}" for name in gpus))
+    print(f"{'':65} " + " ".join(["registers, waves".rjust(18)] * len(gpus)))
+    for row in zip(wanted.items(), *made, strict=True):
+        (pipeline, where), *found = row
+        print(f"{pipeline.name:30} {where:34} " + " ".join(f"{_told(each):>18}" for each in found))
+    wrong = []
+    for gpu, compiled_for in zip(gpus, made, strict=True):
+        print(_summary(gpu, wanted, compiled_for), flush=True)
+        pairs = list(zip(wanted.values(), compiled_for, strict=True))
+        wrong += [f"{gpu}: {each}" for each in compiled_for if isinstance(each, str)]
+        spilled = [
+            where.split(",")[0] for where, each in pairs if isinstance(each, Code) and each.spills
+        ]
+        wrong += unexpected(gpu, spilled, all_ran)
+    return wrong
+
+
+def _told(found: Code | str) -> str:
     if isinstance(found, str):
         return "FAILED"
     spilled = f" {found.spills} SPILLED" if found.spills else ""
     return f"{found.registers}, {found.waves}{spilled}"
 
 
-def _summary(family: str, wanted: Mapping[Pipeline, str], found: Sequence[Made | str]) -> str:
-    made = [each for each in found if isinstance(each, Made)]
+def _summary(gpu: str, wanted: Mapping[Pipeline, str], found: Sequence[Code | str]) -> str:
+    made = [each for each in found if isinstance(each, Code)]
     failed = [each for each in found if isinstance(each, str)]
     spilled = sum(each.spills > 0 for each in made)
-    least = min(zip((e.waves for e in made), (p.label for p in wanted), strict=False))
+    least = min(zip((e.waves for e in made), (p.label for p in wanted), strict=False), default=(0,))
     return "\n".join([
-        f"{family}: {len(found)} kernels, {len(failed)} failed, {spilled} spill; at most "
-        f"{max(e.registers for e in made)} registers, at least {least[0]} waves per SIMD.",
+        f"{gpu}: {len(found)} kernels, {len(failed)} failed, {spilled} spill; at most "
+        f"{max((e.registers for e in made), default=0)} registers, "
+        f"at least {least[0]} waves per SIMD.",
         *failed[:5],
     ])  # fmt: skip
 
 
 def table(given: argparse.Namespace) -> int:
-    """Prints a row for each network and setting, and the dispatches that take longest."""
+    """Prints a table for each maker: a row for each network and setting, and the dispatches that
+    take longest."""
+    print(
+        "Estimated microseconds, share of the peak arithmetic, dispatches with fewer waves than "
+        "schedulers; ? where loops of some are unsure, ! where the model does not know some "
+        "instructions"
+    )
+    for gpus in MAKERS.values():
+        if wanted := [gpu for gpu in gpus if gpu in given.gpus]:
+            _of_maker(wanted, given)
+    return 0
+
+
+def _of_maker(gpus: Sequence[str], given: argparse.Namespace) -> None:
     plain: list[Mapping[str, object]] = [{}, {"half": True}]
     settings = list(plain)
     if given.against:
         chosen = {"tuning": dict(given.against)}
         settings = [other for each in plain for other in ({**each, **chosen}, each)]
     names = [name for name in GRAPHS if not given.networks or name in given.networks]
-    found = {family: estimates(names, family, settings) for family in given.families}
-    print(
-        f"Estimated microseconds on {UNITS} compute units at {GHZ} GHz, share of the peak "
-        "arithmetic, dispatches with fewer waves than SIMDs; ? where loops of some are unsure"
-    )
-    print(f"{'':40} " + " ".join(f"{family:>18}" for family in found))
+    found = {gpu: estimates(names, gpu, settings) for gpu in gpus}
+    print(f"{'':40} " + " ".join(f"{gpu:>18}" for gpu in found))
     for name in names:
         for k, each_setting in enumerate(settings):
-            row = [found[family][name, k] for family in found]
+            row = [found[gpu][name, k] for gpu in found]
             print(f"{f'{name}, {_titled(each_setting)}':40} " + " ".join(map(_cell, row)))
             for each in row if given.top else ():
                 _kernels(each, given.top)
         for peer in given.peers if name in NETWORKS else ():
-            for setting in plain:
-                ours = [found[family][name, settings.index(setting)] for family in found]
-                _peer(name, peer, bool(setting), ours)
-    return 0
+            for each_plain in plain:
+                ours = [found[gpu][name, settings.index(each_plain)] for gpu in found]
+                _peer(name, peer, bool(each_plain), ours)
 
 
 def _peer(name: str, peer: str, half: bool, ours: Sequence[Estimate]) -> None:
     """Prints a row of estimates, and one of the ratio to ours; or why there is none."""
+    theirs: list[Estimate | None] = []
+    why = dict[str, str]()
+    for each in ours:
+        try:
+            theirs.append(PEERS[peer](name, each.gpu, half))
+        except (Unavailable, subprocess.TimeoutExpired) as error:
+            theirs.append(None)
+            why[each.gpu] = str(error)
     title = f"{name}, {peer} {'float16' if half else 'float32'}"
-    try:
-        theirs = [PEERS[peer](name, each.family, half) for each in ours]
-    except (Unavailable, subprocess.TimeoutExpired) as error:
-        print(f"{title:40} NOT RUN: {error}")
-        return
-    print(f"{title:40} " + " ".join(map(_cell, theirs)))
-    ratios = [f"{a.us / b.us:.2f}" for a, b in zip(ours, theirs, strict=True)]
-    print(f"{'    ours by it':40} " + " ".join(f"{ratio:>18}" for ratio in ratios))
+    if len(why) < len(ours):
+        cells = [_cell(each) if each else f"{'-':>18}" for each in theirs]
+        print(f"{title:40} " + " ".join(cells))
+        print(f"{'    ours by it':40} " + " ".join(map(_ratio, ours, theirs)), flush=True)
+    for reason in dict.fromkeys(why.values()):
+        print(f"{title:40} NOT RUN: {reason}")
+
+
+def _ratio(ours: Estimate, theirs: Estimate | None) -> str:
+    """Returns the ratio, "-" where the model does not count all that one of both does."""
+    known = theirs is not None and not ours.uncounted and not theirs.uncounted
+    return f"{ours.us / theirs.us:18.2f}" if theirs and known else f"{'-':>18}"
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -138,6 +187,7 @@ def _titled(setting: Mapping[str, object]) -> str:
 
 def _cell(found: Estimate) -> str:
     marks = " SPILLS" * (found.spills > 0) + "?" * (found.unsure > 0)
+    marks += "!" * (found.uncounted > 0)
     return f"{found.us:6.0f} {found.share:5.0%} {found.few:2d}/{len(found.dispatches):2d}{marks}"
 
 
@@ -145,7 +195,7 @@ def _kernels(found: Estimate, most: int) -> None:
     slowest = sorted(found.dispatches, key=lambda each: -each[2].us)[:most]
     for label, made, taken in slowest:
         print(
-            f"    {found.family} {label:18} {taken.us:7.1f} us, {taken.bound}, {taken.waves} waves "
+            f"    {found.gpu} {label:18} {taken.us:7.1f} us, {taken.bound}, {taken.waves} waves "
             f"(a SIMD holds {made.waves}), {made.registers} registers, "
             f"{taken.products / 1e6:.1f} M products{'' if taken.sure else ', loops unsure'}"
         )
@@ -154,7 +204,9 @@ def _kernels(found: Estimate, most: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compiled", description=__doc__)
     parser.add_argument("what", choices=("check", "translated", "estimates"))
-    parser.add_argument("--families", nargs="+", metavar="NAME", help="of GPUs, as RADV calls them")
+    parser.add_argument(
+        "--gpus", nargs="+", choices=[*MODELS], metavar="NAME", help="as Mesa calls them"
+    )
     parser.add_argument("--networks", nargs="+", choices=[*GRAPHS], help="only these")
     parser.add_argument(
         "--against",
@@ -165,15 +217,18 @@ def main() -> int:
     )
     parser.add_argument("--top", type=int, default=0, help="slowest dispatches that are shown")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="compile every N-th")
+    parser.add_argument(
+        "--ops", nargs="+", choices=OPS, default=OPS, metavar="FAMILY", help="only these"
+    )
     parser.add_argument("--models", nargs="+", type=Path, help="TFLite and ONNX files")
     parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=[*PEERS], metavar="NAME")
     given = parser.parse_args()
     few = given.what == "check" or given.models
-    given.families = given.families or (CHECKED if few else [*FAMILIES])
+    given.gpus = given.gpus or (CHECKED if few else [*MODELS])
     try:
         if given.models:
             told = partial(_kernels, most=given.top)
-            return models.table(given.models, given.families, given.peers, told)
+            return models.table(given.models, given.gpus, given.peers, told)
         if given.what == "translated":
             return translated.check(of_cases(), given.sample)
         return check(given) if given.what == "check" else table(given)

@@ -1,4 +1,6 @@
-"""The null devices: RADV of the newer Mesa, and our layer that lets wgpu open one."""
+"""Devices that are not there, on which kernels are compiled and nothing runs: null devices of AMD's
+driver in Mesa (RADV), and render nodes that we emulate for Mesa's drivers of other makers. Our
+layer lets wgpu open them and writes what the compiler says."""
 
 from __future__ import annotations
 
@@ -10,53 +12,70 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import layers
-from benchmarks.compiled.cost import Made
+from benchmarks.compiled import shim
+from benchmarks.compiled.cost import Code
+from benchmarks.compiled.devices import DEVICES
+from benchmarks.compiled.gpus import model
 from benchmarks.engine import ROOT, Unavailable
 from tflgpu_plugin.ir import Pipeline
 
 MOST_SECONDS = 1200  # for all kernels; minutes on two busy cores
+Told = tuple[dict[str, int], str]  # the compiler's numbers, and the assembly
 
 
-def compiled(pipelines: Sequence[Pipeline], family: str) -> list[Made | str]:
-    """Returns each pipeline as compiled for a family, or the error. Raises Unavailable."""
-    variables = {"RADV_FORCE_FAMILY": family, **environment()}
+def compiled(pipelines: Sequence[Pipeline], gpu: str) -> list[Code | str]:
+    """Returns each pipeline as compiled for a GPU, or the error. Raises Unavailable."""
     with tempfile.TemporaryDirectory() as name:
-        given, made, last = (Path(name) / part for part in ("given", "made", "last"))
+        folder = Path(name)
+        given, made, last = (folder / part for part in ("given", "made", "last"))
         given.write_bytes(pickle.dumps(list(pipelines)))
-        command = [sys.executable, "-m", "benchmarks.compiled.worker", str(given), str(made)]
+        worker = [sys.executable, "-m", "benchmarks.compiled.worker", str(given), str(made)]
         done = subprocess.run(
-            command, cwd=ROOT, env=variables | {"NULL_DEVICE_OUT": str(last)}, text=True,
+            command(gpu, worker), cwd=ROOT, text=True,
+            env=environment(gpu, folder) | {"NULL_DEVICE_OUT": str(last)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MOST_SECONDS,
         )  # fmt: skip
         if done.returncode:
-            raise RuntimeError(f"compiling for {family} failed:\n{done.stdout}")
-        found: list[Made | str] = pickle.loads(made.read_bytes())
-        return found
+            raise RuntimeError(f"compiling for {gpu} failed:\n{done.stdout}")
+        found: list[Told | str] = pickle.loads(made.read_bytes())
+    known = model(gpu)
+    return [each if isinstance(each, str) else known.code(*each) for each in found]
 
 
-def read(told: str) -> Made:
+def read(told: str) -> Told:
     """Parses the layer's output for one pipeline."""
     lines, _, assembly = told.partition("\n\n")
-    pairs = (line.split("=") for line in lines.splitlines())
-    return Made({name: int(value) for name, value in pairs}, assembly)
+    pairs = (line.rsplit("=", 1) for line in lines.splitlines())
+    return {name: int(value) for name, value in pairs}, assembly
 
 
-def look(family: str) -> None:
-    """Raises Unavailable where this machine cannot open a null device."""
+def look(gpu: str) -> None:
+    """Raises Unavailable where this machine cannot open such a device."""
     try:
-        compiled((), family)
+        compiled((), gpu)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"No null device can be opened here: {error}") from error
 
 
-def environment(*above: Path) -> dict[str, str]:
-    """Returns the environment of a process that opens a null device, under layers that
-    `layers.build` has made. Raises Unavailable."""
+def command(gpu: str, wanted: list[str]) -> list[str]:
+    """Returns the command that runs this one on a GPU. Raises Unavailable."""
+    return shim.command(wanted) if gpu in DEVICES else wanted
+
+
+def environment(gpu: str, folder: Path, *above: Path) -> dict[str, str]:
+    """Returns the environment of a process that opens the device, under layers that `layers.build`
+    has made; `folder` holds files of it. Raises Unavailable."""
+    found = shim.environment(DEVICES[gpu], folder) if gpu in DEVICES else _null_device(gpu)
+    layer = layers.build(Path(__file__).with_name("null_device"))
+    found |= layers.variables(*above, layer)
+    return found | {"MESA_SHADER_CACHE_DISABLE": "true", "TFLGPU_NO_CACHE": "1"}
+
+
+def _null_device(family: str) -> dict[str, str]:
     drivers, archive = layers.tools()
     try:
         driver = drivers.null_devices()
     except archive.Unavailable as error:
         raise Unavailable(f"AMD's compiler is missing: {error}") from error
     found: dict[str, str] = driver.environment()
-    found |= layers.variables(*above, layers.build(Path(__file__).with_name("null_device.c")))
-    return found | {"MESA_SHADER_CACHE_DISABLE": "true", "TFLGPU_NO_CACHE": "1"}
+    return found | {"RADV_FORCE_FAMILY": family}

@@ -1,14 +1,17 @@
-"""Selects the kernels to compile: those of all conformance cases as planned for an AMD GPU, in
-float32 and with values stored as float16; and those of dense products with every tile of every row.
-"""
+"""Selects the kernels to compile: those of all conformance cases as planned for a GPU, in float32
+and with values stored as float16; for AMD also those of dense products with every tile of every
+row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import islice
 from unittest.mock import patch
 
+from benchmarks.compiled.devices import DEVICES
+from benchmarks.compiled.gpus import AMD, target
 from conformance import node_cases
 from conformance.cases import all_cases
 from conformance.direct import graph
@@ -19,41 +22,76 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Graph, Pipeline, Target
 from tflgpu_plugin.ops import FAMILIES, tiles
 
-# float16 storage, and that in a type of its own.
+# Whether values are stored as float16, and in a type of its own.
 HALVES = ((False, False), (True, False), (True, True))
-AMD = Target("null", "amd", subgroup_size=64, features=frozenset({"subgroup"}))
 
 
-def of_cases() -> dict[Pipeline, str]:
-    """Returns distinct pipelines, each with the family and the target that first made it. Of the
-    pipelines of other vendors' rows there is one for each body: fused ops are the same everywhere.
-    """
+def of_cases(
+    gpu: str = "navi31", sample: int = 1, families: Sequence[str] = FAMILIES
+) -> dict[Pipeline, str]:
+    """Returns distinct pipelines, each with the family and the target that first made it, of every
+    `sample`-th case of each family of ops. They are the same for all of AMD's GPUs."""
+    if gpu in DEVICES:
+        return _bodies(_planned_for(_of_device(target(gpu)), sample, families))
+    found = _planned_for(_of_amd(), sample, families)
+    return found | _other_rows(found, sample, [name for name in families if name in DENSE])
+
+
+def _of_amd() -> Iterator[Target]:
+    """Yields AMD's targets, also those with settings that make other kernels."""
+    for half, native in HALVES:
+        plain = replace(AMD, half=half, native_half=native)
+        yield plain
+        yield replace(plain, subgroup_size=0)
+        yield replace(plain, least_subgroup=64)
+        yield replace(plain, tuning={"winograd_rows": "always", "winograd_planes": "never"})
+        yield replace(plain, tuning={"strided_window": "always"})
+
+
+def _of_device(plain: Target) -> Iterator[Target]:
+    """Yields a device's target, also without subgroups."""
+    for half in (False, True):
+        yield replace(plain, half=half)
+        yield replace(plain, half=half, subgroup_size=0, least_subgroup=0)
+
+
+def _planned_for(
+    targets: Iterable[Target], sample: int, families: Sequence[str]
+) -> dict[Pipeline, str]:
+    """Returns the pipelines of every `sample`-th case for these targets."""
     found: dict[Pipeline, str] = {}
-    targets = (
-        AMD,
-        replace(AMD, subgroup_size=0),
-        replace(AMD, least_subgroup=64),
-        replace(AMD, tuning={"winograd_rows": "always", "winograd_planes": "never"}),
-        replace(AMD, tuning={"strided_window": "always"}),
-    )
-    for family in FAMILIES:
-        graphs = list(_graphs(family))
-        for half, native in HALVES:
-            for target in targets:
-                for pipeline in _planned(graphs, replace(target, half=half, native_half=native)):
-                    found.setdefault(pipeline, f"{family}{', float16' if half else ''}")
-    rows = {f"{row}": start for row, start in start_rows().items()}
-    bodies = {_body(pipeline) for pipeline in found}
+    some = list(targets)
+    for family in families:
+        graphs = list(islice(_graphs(family), 0, None, sample))
+        for given in some:
+            for pipeline in _planned(graphs, given):
+                found.setdefault(pipeline, f"{family}{', float16' if given.half else ''}")
+    return found
+
+
+def _bodies(found: Mapping[Pipeline, str]) -> dict[Pipeline, str]:
+    """Returns one pipeline of each body and title: fused ops are the same everywhere."""
+    kept = {(_body(pipeline), where): pipeline for pipeline, where in found.items()}
+    return {pipeline: where for (_, where), pipeline in kept.items()}
+
+
+def _other_rows(
+    found: Mapping[Pipeline, str], sample: int, families: Sequence[str]
+) -> dict[Pipeline, str]:
+    """Returns a pipeline of each body that is not found, of dense products with the tiles of
+    other makers' rows."""
+    rows = start_rows()
+    bodies, more = {_body(pipeline) for pipeline in found}, dict[Pipeline, str]()
     with patch.dict(tiles.STARTS, rows), patch.object(tiles, "BUSY_THREADS", 0):
-        for family in DENSE:
-            graphs = list(_graphs(family))
+        for family in families:
+            graphs = list(islice(_graphs(family), 0, None, sample))
             for row in rows:
-                for target in (AMD, replace(AMD, half=True, native_half=True)):
-                    for pipeline in _planned(graphs, replace(target, vendor=row)):
+                for given in (AMD, replace(AMD, half=True, native_half=True)):
+                    for pipeline in _planned(graphs, replace(given, vendor=row)):
                         if (body := _body(pipeline)) not in bodies:
                             bodies.add(body)
-                            found[pipeline] = f"{family}, {row}"
-    return found
+                            more[pipeline] = f"{family}, {row}"
+    return more
 
 
 def start_rows() -> dict[str, tiles.Start]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from benchmarks.compiled.networks import Estimate, of_plans, target
+from benchmarks.compiled.gpus import target
+from benchmarks.compiled.networks import Estimate, of_plans
 from benchmarks.compiled.peers import webgpu_model
 from benchmarks.engine import Unavailable
 from benchmarks.today import mean

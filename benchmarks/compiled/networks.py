@@ -10,24 +10,24 @@ from math import prod
 from typing import TypeVar
 
 from benchmarks.compiled.blocks import BLOCKS
-from benchmarks.compiled.cost import FAMILIES, GHZ, UNITS, Cost, Made, cost
+from benchmarks.compiled.cost import Code, Cost, cost
 from benchmarks.compiled.driver import compiled
-from benchmarks.compiled.kernels import AMD
+from benchmarks.compiled.gpus import model, target
 from benchmarks.compiled.rounds import loops
 from benchmarks.networks import NETWORKS, Network
 from benchmarks.to_graph import to_graph
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir import Graph, Pipeline, Plan, Target
+from tflgpu_plugin.ir import Graph, Pipeline, Plan
 
 Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of a network on a family: (label, pipeline, cost) of every dispatch."""
+    """The estimate of a network on a GPU: (label, pipeline, cost) of every dispatch."""
 
-    family: str
-    dispatches: Sequence[tuple[str, Made, Cost]]
+    gpu: str
+    dispatches: Sequence[tuple[str, Code, Cost]]
 
     @property
     def us(self) -> float:
@@ -35,10 +35,9 @@ class Estimate:
 
     @property
     def share(self) -> float:
-        """The share of the arithmetic that the GPU could do in this time: 64 multiply-adds per
-        unit and cycle."""
-        products = sum(each.products for _, _, each in self.dispatches)
-        return products / (64 * UNITS * GHZ * 1e3 * self.us)
+        """The share of the multiply-adds that the GPU could do in this time."""
+        products, gpu = sum(each.products for _, _, each in self.dispatches), model(self.gpu)
+        return products / (gpu.peak * gpu.units * gpu.ghz * 1e3 * self.us)
 
     @property
     def spills(self) -> int:
@@ -46,43 +45,42 @@ class Estimate:
 
     @property
     def few(self) -> int:
-        """Returns the number of dispatches with fewer waves than the GPU has SIMDs."""
-        simds = UNITS * FAMILIES[self.family].simds
-        return sum(each.waves < simds for _, _, each in self.dispatches)
+        """Returns the number of dispatches with fewer waves than the GPU has schedulers."""
+        schedulers = model(self.gpu).units * model(self.gpu).schedulers
+        return sum(each.waves < schedulers for _, _, each in self.dispatches)
 
     @property
     def unsure(self) -> int:
         return sum(not each.sure for _, _, each in self.dispatches)
 
-
-def target(family: str) -> Target:
-    """Returns the target that kernels are planned for."""
-    model = FAMILIES[family]
-    return replace(AMD, least_subgroup=min(model.issue), native_half=model.halves)
+    @property
+    def uncounted(self) -> int:
+        """Returns the number of dispatches with instructions whose time the model does not know."""
+        return sum(not each.counted for _, _, each in self.dispatches)
 
 
 def estimates(
-    names: Sequence[str], family: str, settings: Sequence[Mapping[str, object]]
+    names: Sequence[str], gpu: str, settings: Sequence[Mapping[str, object]]
 ) -> dict[tuple[str, int], Estimate]:
     """Returns estimates by network and the number of the settings, which replace fields of the
     target. Raises Unavailable, and RuntimeError where a kernel does not compile."""
     plans = {
-        (name, k): compiler.compile(GRAPHS[name](), replace(target(family), **given))  # type: ignore[arg-type]
+        (name, k): compiler.compile(GRAPHS[name](), replace(target(gpu), **given))  # type: ignore[arg-type]
         for name in names
         for k, given in enumerate(settings)
     }
-    return of_plans(plans, family)
+    return of_plans(plans, gpu)
 
 
-def of_plans(plans: Mapping[Key, Plan], family: str) -> dict[Key, Estimate]:
-    """Returns the estimate of each plan for a family. Raises what `estimates` raises."""
+def of_plans(plans: Mapping[Key, Plan], gpu: str) -> dict[Key, Estimate]:
+    """Returns the estimate of each plan for a GPU. Raises what `estimates` raises."""
     wanted = list(dict.fromkeys(p for plan in plans.values() for p in plan.pipelines))
-    made = dict[Pipeline, Made]()
-    for pipeline, found in zip(wanted, compiled(wanted, family), strict=True):
+    made = dict[Pipeline, Code]()
+    for pipeline, found in zip(wanted, compiled(wanted, gpu), strict=True):
         if isinstance(found, str):
             raise RuntimeError(found)
         made[pipeline] = found
-    return {key: _estimate(plan, family, made) for key, plan in plans.items()}
+    return {key: _estimate(plan, gpu, made) for key, plan in plans.items()}
 
 
 def _graph(network: Callable[[], Network]) -> Graph:
@@ -95,15 +93,15 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 }
 
 
-def _estimate(plan: Plan, family: str, made: Mapping[Pipeline, Made]) -> Estimate:
+def _estimate(plan: Plan, gpu: str, made: Mapping[Pipeline, Code]) -> Estimate:
     found = []
     for each in plan.dispatches:
         pipeline = plan.pipelines[each.pipeline]
         block = plan.uniforms[each.uniform_offset :]
         run = loops(pipeline.wgsl, block, each.groups)
-        taken = cost(made[pipeline], FAMILIES[family], run, prod(each.groups), threads(pipeline))
+        taken = cost(made[pipeline], model(gpu), run, prod(each.groups), threads(pipeline))
         found.append((each.label, made[pipeline], taken))
-    return Estimate(family, found)
+    return Estimate(gpu, found)
 
 
 def threads(pipeline: Pipeline) -> int:

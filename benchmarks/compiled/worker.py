@@ -8,8 +8,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from benchmarks.compiled.cost import Made
-from benchmarks.compiled.driver import read
+from benchmarks.compiled.driver import Told, read
 from tflgpu_plugin.ir import Pipeline
 from tflgpu_plugin.runtime import adapter, pipelines, selftest
 from tflgpu_plugin.runtime.device import Device
@@ -25,13 +24,15 @@ def main(given: Path, made: Path) -> None:
     os._exit(0)  # nothing is put away: a null device has no queue to wait for
 
 
-def _compile(pipeline: Pipeline, device: Device) -> Made | str:
+def _compile(pipeline: Pipeline, device: Device) -> Told | str:
     told = Path(os.environ["NULL_DEVICE_OUT"])
     told.unlink(missing_ok=True)
     try:
         pipelines.make((pipeline,), device.handle, pipelines.Pipelines(), warm=False)
     except pipelines.PipelineError as error:
         return str(error)
+    if not told.exists():
+        return "the driver says nothing of the pipeline"
     return read(told.read_text(errors="replace"))
 
 

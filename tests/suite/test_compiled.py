@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from benchmarks.compiled import __main__ as command, driver, models
+from benchmarks.compiled.amd import GCN, RDNA, Made
 from benchmarks.compiled.blocks import BLOCKS
-from benchmarks.compiled.cost import GCN, RDNA, Cost, Made, cost
-from benchmarks.compiled.kernels import AMD
+from benchmarks.compiled.cost import Cost, cost
+from benchmarks.compiled.gpus import AMD
 from benchmarks.compiled.networks import Estimate, threads
 from benchmarks.compiled.rounds import Loop, loops
 from benchmarks.engine import Unavailable
@@ -166,11 +167,11 @@ def test_spills_and_refusals_fail(
     made: Made | str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipelines = [Pipeline("conv", KERNEL, "u"), Pipeline("pool", KERNEL, "u")]
-    monkeypatch.setattr(command, "look", lambda family: None)
-    monkeypatch.setattr(command, "of_cases", lambda: dict.fromkeys(pipelines, "some"))
+    monkeypatch.setattr(command, "look", lambda gpu: None)
+    monkeypatch.setattr(command, "of_cases", lambda *given: dict.fromkeys(pipelines, "some"))
     found: list[Made | str] = [Made(NUMBERS, ""), made]
-    monkeypatch.setattr(command, "compiled", lambda wanted, family: found)
-    assert command.check(argparse.Namespace(families=["navi31"])) == status
+    monkeypatch.setattr(command, "compiled", lambda wanted, gpu: found)
+    assert command.check(argparse.Namespace(gpus=["navi31"], sample=1, ops=[])) == status
 
 
 def test_settings_that_no_kernel_has_are_refused_with_those_there_are(
@@ -314,7 +315,7 @@ def test_peers_stand_below_with_what_ours_take_by_theirs(
     monkeypatch.setattr(command, "PEERS", {"ncnn": theirs})
     ours = {("unet_256", 0): taking(2.0), ("unet_256", 1): taking(1.0)}
     monkeypatch.setattr(command, "estimates", lambda *given: ours)
-    given = ["compiled", "estimates", "--networks", "unet_256", "--families", "navi31"]
+    given = ["compiled", "estimates", "--networks", "unet_256", "--gpus", "navi31"]
     monkeypatch.setattr(sys, "argv", given)
     assert command.main() == 0
     *_, single, ratio, half = capsys.readouterr().out.splitlines()

@@ -1,5 +1,6 @@
 /* A Vulkan layer that lets wgpu open a null device of Mesa's RADV (RADV_FORCE_FAMILY), where AMD's compiler makes pipelines
- * and nothing runs. It stands in for what such a device lacks (kinds of memory, semaphores, fences, command buffers, images), and
+ * and nothing runs. It stands in for what such a device lacks (kinds of memory, semaphores, fences, command buffers, images; with
+ * NULL_DEVICE_SHIM for nothing: the folder shim emulates those devices; with NULL_DEVICE_TRUST it disables bounds checks), and
  * writes what the compiler says of each compute pipeline to the file that NULL_DEVICE_OUT names: a line for each number, an empty
  * line, the assembly. One pipeline at a time: the file holds the last.
  * Of other engines, for which NULL_DEVICE_TRACE names a folder: a file pipeline-N for each, with the number of its module
@@ -10,14 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer.h"
-
-#define NEXT(name) ((PFN_##name)next_device(device, #name))
-#define LENGTH(array) (sizeof(array) / sizeof *(array))
+#include "emulated.h"
 
 enum { MOST_EXTENSIONS = 256, MOST_NUMBERS = 64, MOST_TEXTS = 8, MOST_OBJECTS = 1 << 14, MOST_PUSHED = 256, MOST_SETS = 4, MOST_PATH = 4096 };
-
-static VkDevice device;
 
 /* Modules and pipelines by number; handles come again when one was destroyed, so the last is meant. */
 typedef struct Objects {
@@ -47,6 +43,16 @@ static FILE *traced(const char *kind, uint32_t number, const char *mode) {
   return fopen(path, mode);
 }
 
+/* Disables bounds checks, which drivers of some makers do in instructions where the makers' own do them in hardware. */
+static void trust(VkBaseOutStructure *part) {
+  for (; part; part = part->pNext) {
+    if (part->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2)
+      ((VkPhysicalDeviceFeatures2 *)part)->features.robustBufferAccess = VK_FALSE;
+    if (part->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ROBUSTNESS_2_FEATURES_EXT)
+      ((VkPhysicalDeviceRobustness2FeaturesEXT *)part)->robustBufferAccess2 = VK_FALSE;
+  }
+}
+
 static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo *wanted, const VkAllocationCallbacks *memory,
                               VkDevice *made) {
   if (wanted->enabledExtensionCount >= MOST_EXTENSIONS) return VK_ERROR_INITIALIZATION_FAILED;
@@ -59,7 +65,13 @@ static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInf
       .pipelineExecutableInfo = VK_TRUE,
   };
   VkDeviceCreateInfo with = *wanted;
+  VkPhysicalDeviceFeatures features = wanted->pEnabledFeatures ? *wanted->pEnabledFeatures : (VkPhysicalDeviceFeatures){0};
   with.pNext = &told;
+  if (getenv("NULL_DEVICE_TRUST")) {
+    trust((void *)wanted->pNext);
+    features.robustBufferAccess = VK_FALSE;
+    if (wanted->pEnabledFeatures) with.pEnabledFeatures = &features;
+  }
   with.ppEnabledExtensionNames = names;
   with.enabledExtensionCount++;
   VkResult result = next_create_device(physical, wanted, &with, memory, made);
@@ -67,74 +79,17 @@ static VkResult create_device(VkPhysicalDevice physical, const VkDeviceCreateInf
   return result;
 }
 
-/* The memories of a discrete GPU: its own, the host's, its own visible to the host, the host's cached. */
-static void fill(VkPhysicalDeviceMemoryProperties *found) {
-  static const VkMemoryType types[] = {{1, 0}, {6, 1}, {7, 0}, {14, 1}};
-  static const VkMemoryHeap heaps[] = {{16ull << 30, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}, {16ull << 30, 0}};
-  found->memoryTypeCount = LENGTH(types);
-  found->memoryHeapCount = LENGTH(heaps);
-  memcpy(found->memoryTypes, types, sizeof types);
-  memcpy(found->memoryHeaps, heaps, sizeof heaps);
-}
-
-static void memory_properties(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties *found) {
-  (void)physical;
-  fill(found);
-}
-
-static void memory_properties_2(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *found) {
-  (void)physical;
-  fill(&found->memoryProperties);
-  for (VkPhysicalDeviceMemoryBudgetPropertiesEXT *part = found->pNext; part; part = part->pNext)
-    if (part->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT)
-      part->heapBudget[0] = part->heapBudget[1] = 15ull << 30;
-}
-
-static void requirements(VkDevice of, VkBuffer buffer, VkMemoryRequirements *found) {
-  NEXT(vkGetBufferMemoryRequirements)(of, buffer, found);
-  found->memoryTypeBits = 15;
-}
-
-static void requirements_2(VkDevice of, const VkBufferMemoryRequirementsInfo2 *wanted, VkMemoryRequirements2 *found) {
-  NEXT(vkGetBufferMemoryRequirements2)(of, wanted, found);
-  found->memoryRequirements.memoryTypeBits = 15;
-}
-
-/* Images are numbers, too, and need no memory to speak of. */
-static void image_requirements(VkDevice of, VkImage image, VkMemoryRequirements *found) {
-  (void)of, (void)image;
-  *found = (VkMemoryRequirements){.size = 1 << 16, .alignment = 1 << 8, .memoryTypeBits = 15};
-}
-
-static void image_requirements_2(VkDevice of, const VkImageMemoryRequirementsInfo2 *wanted, VkMemoryRequirements2 *found) {
-  image_requirements(of, wanted->image, &found->memoryRequirements);
-}
-
-/* Semaphores and fences are numbers, signalled from the start. */
-static VkResult create_object(VkDevice of, const void *wanted, const VkAllocationCallbacks *memory, uint64_t *made) {
-  static uint64_t last = 1 << 20;
-  (void)of, (void)wanted, (void)memory;
-  *made = ++last;
-  return VK_SUCCESS;
-}
-
-static VkResult semaphore_value(VkDevice of, VkSemaphore semaphore, uint64_t *value) {
-  (void)of, (void)semaphore;
-  *value = 1ull << 62;
-  return VK_SUCCESS;
-}
-
-/* All other calls that use the queue or a command buffer. */
-static VkResult nothing(void) { return VK_SUCCESS; }
-
 static void write_numbers(FILE *file, const VkPipelineExecutableInfoKHR *executable) {
   VkPipelineExecutableStatisticKHR found[MOST_NUMBERS];
   uint32_t count = MOST_NUMBERS;
   for (uint32_t i = 0; i < count; i++)
     found[i] = (VkPipelineExecutableStatisticKHR){.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR};
   NEXT(vkGetPipelineExecutableStatisticsKHR)(device, executable, &count, found);
-  for (uint32_t i = 0; i < count; i++)
-    fprintf(file, "%s=%llu\n", found[i].name, (unsigned long long)found[i].value.u64);
+  for (uint32_t i = 0; i < count; i++) {
+    int real = found[i].format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_FLOAT64_KHR;
+    uint64_t value = found[i].format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_BOOL32_KHR ? found[i].value.b32 : found[i].value.u64;
+    fprintf(file, "%s=%llu\n", found[i].name, (unsigned long long)(real ? (uint64_t)found[i].value.f64 : value));
+  }
 }
 
 static void write_assembly(FILE *file, const VkPipelineExecutableInfoKHR *executable) {
@@ -148,7 +103,7 @@ static void write_assembly(FILE *file, const VkPipelineExecutableInfoKHR *execut
   for (uint32_t i = 0; i < count; i++) found[i].pData = malloc(found[i].dataSize);
   get(device, executable, &count, found);
   for (uint32_t i = 0; i < count; i++) {
-    if (found[i].pData && strstr(found[i].name, "Assembly")) fprintf(file, "\n%s", (const char *)found[i].pData);
+    if (found[i].pData && (strstr(found[i].name, "ssembly") || getenv("NULL_DEVICE_ALL"))) fprintf(file, "\n%s", (const char *)found[i].pData);
     free(found[i].pData);
   }
 }
@@ -169,8 +124,8 @@ static void describe(VkPipeline pipeline, const VkPipelineShaderStageCreateInfo 
   VkPipelineInfoKHR whole = {.sType = VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, .pipeline = pipeline};
   VkPipelineExecutableInfoKHR executable = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, .pipeline = pipeline};
   VkPipelineExecutablePropertiesKHR found = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR};
-  uint32_t count = 1;
-  NEXT(vkGetPipelineExecutablePropertiesKHR)(device, &whole, &count, &found);
+  uint32_t one = 1;
+  NEXT(vkGetPipelineExecutablePropertiesKHR)(device, &whole, &one, &found);
   if (!path) fprintf(file, "module=%u\n", number_of(&modules, (uint64_t)stage->module));
   if (!path) write_constants(file, stage->pSpecializationInfo);
   fprintf(file, "Lanes=%u\n", found.subgroupSize);
@@ -237,7 +192,7 @@ static VkResult bind_memory_2(VkDevice of, uint32_t count, const VkBindBufferMem
 
 static char *content_of(uint64_t buffer, VkDeviceSize offset) {
   void *start = NULL;
-  for (uint32_t i = 0; i < place_count; i++)
+  for (uint32_t i = 0; i < place_count && !getenv("NULL_DEVICE_SHIM"); i++)
     if (places[i].buffer == buffer && !NEXT(vkMapMemory)(device, (VkDeviceMemory)places[i].memory, 0, VK_WHOLE_SIZE, 0, &start) && start)
       return (char *)start + places[i].offset + offset;
   return NULL;
@@ -323,29 +278,11 @@ static void dispatch(VkCommandBuffer to, uint32_t x, uint32_t y, uint32_t z) {
 static PFN_vkVoidFunction of_device(VkDevice of, const char *name);
 static PFN_vkVoidFunction of_instance(VkInstance of, const char *name);
 
-typedef struct Entry {
-  const char *name;
-  PFN_vkVoidFunction function;
-} Entry;
-
-#define ENTRY(name, function) {name, (PFN_vkVoidFunction)function}
-
 static const Entry ENTRIES[] = {
     ENTRY("vkGetInstanceProcAddr", of_instance),
     ENTRY("vkGetDeviceProcAddr", of_device),
     ENTRY("vkCreateInstance", create_instance),
     ENTRY("vkCreateDevice", create_device),
-    ENTRY("vkGetPhysicalDeviceMemoryProperties", memory_properties),
-    ENTRY("vkGetPhysicalDeviceMemoryProperties2", memory_properties_2),
-    ENTRY("vkGetBufferMemoryRequirements", requirements),
-    ENTRY("vkGetBufferMemoryRequirements2", requirements_2),
-    ENTRY("vkCreateSemaphore", create_object),
-    ENTRY("vkCreateFence", create_object),
-    ENTRY("vkCreateImage", create_object),
-    ENTRY("vkCreateImageView", create_object),
-    ENTRY("vkGetImageMemoryRequirements", image_requirements),
-    ENTRY("vkGetImageMemoryRequirements2", image_requirements_2),
-    ENTRY("vkGetSemaphoreCounterValue", semaphore_value),
     ENTRY("vkCreateShaderModule", create_module),
     ENTRY("vkCreateComputePipelines", create_pipelines),
     ENTRY("vkCmdBindPipeline", bind_pipeline),
@@ -359,22 +296,9 @@ static const Entry ENTRIES[] = {
     ENTRY("vkCmdDispatch", dispatch),
 };
 
-/* Beginnings of the names of functions that do nothing here. */
-static const char *const IDLE[] = {
-    "vkCmd", "vkBeginCommandBuffer", "vkEndCommandBuffer", "vkResetCommand", "vkFreeCommandBuffers", "vkDestroyCommandPool",
-    "vkQueueSubmit", "vkQueueWaitIdle", "vkDeviceWaitIdle", "vkWaitSemaphores", "vkSignalSemaphore", "vkDestroySemaphore",
-    "vkWaitForFences", "vkResetFences", "vkGetFenceStatus", "vkDestroyFence", "vkResetQueryPool",
-    "vkBindImageMemory", "vkDestroyImage",
-};
-
 static PFN_vkVoidFunction ours(const char *name) {
-  size_t length = strlen(name);
-  if (length > 3 && !strcmp(name + length - 3, "KHR")) length -= 3; /* the older spelling */
-  for (size_t i = 0; i < LENGTH(ENTRIES); i++)
-    if (strlen(ENTRIES[i].name) == length && !strncmp(name, ENTRIES[i].name, length)) return ENTRIES[i].function;
-  for (size_t i = 0; i < LENGTH(IDLE); i++)
-    if (!strncmp(name, IDLE[i], strlen(IDLE[i]))) return (PFN_vkVoidFunction)nothing;
-  return NULL;
+  PFN_vkVoidFunction own = found_in(ENTRIES, LENGTH(ENTRIES), name);
+  return own || getenv("NULL_DEVICE_SHIM") ? own : emulated(name);
 }
 
 static PFN_vkVoidFunction of_device(VkDevice of, const char *name) {
