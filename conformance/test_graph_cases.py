@@ -52,7 +52,8 @@ def worst(expected: Sequence[Outputs], got: Sequence[Outputs]) -> tuple[float, s
 def _errors(a: Array, b: Array) -> Array:
     """Returns the distances of the elements: 0 between equal infinities and between NaNs, infinite
     where only one is NaN."""
-    a, b = a.astype(np.float64), b.astype(np.float64)
+    kind = np.result_type(a, b, np.float64)  # complex numbers stay complex
+    a, b = a.astype(kind), b.astype(kind)
     equal = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         return np.where(equal, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf))

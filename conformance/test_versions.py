@@ -30,7 +30,7 @@ NEED_NON_FINITE = {"is_infinite", "is_nan"}  # all their cases are given an infi
 ELSEWHERE = {
     *(("SPLIT", "bool"), ("SPLIT_V", "bool")),
     *(("SPACE_TO_BATCH_ND", "bool"), ("BATCH_TO_SPACE_ND", "bool"), ("PACK", "bool")),
-    ("CAST", "bf16"),
+    *(("CAST", "bf16"), ("CAST", "c64")),
     *((op, "i32") for op in ("RELU", "RELU6", "RELU_N1_TO_1", "SIGN", "SQUARE")),
 }
 

@@ -11,7 +11,7 @@ from conformance.models.graph_cases import GraphCase, Maker
 from conformance.models.tflite import Model
 
 Shape = tuple[int, ...]
-RESULTS = ("COMPLEX_ABS", "REAL", "IMAG")
+RESULTS = ("COMPLEX_ABS", "REAL", "IMAG", "CAST")
 
 
 class _Spectra(Maker):

@@ -11,8 +11,9 @@ import pytest
 
 from tests.ops.test_layer_refusals import X, held, stored
 from tests.ops.test_op_refusals import graph_of
-from tflgpu_plugin.ir import EVEN, Node, Quantization, Tensor
+from tflgpu_plugin.ir import EVEN, Node, Quantization, Target, Tensor
 from tflgpu_plugin.ops import scatter
+from tflgpu_plugin.ops.quantization import refuse_cast
 from tflgpu_plugin.passes.decompose import decompose
 
 
@@ -51,11 +52,19 @@ def tensor(dtype: str) -> Tensor:
         ("bf16", "f16", ["from_bfloat16"]),
         ("bf16", "i64", ["from_bfloat16", "cast"]),
         ("bf16", "bool", ["cast"]),
+        ("c64", "f32", ["view", "reshape"]),
     ],
 )
 def test_casts(source: str, result: str, ops: list[str]) -> None:
     found = made("cast", tensor(source), results=[tensor(result)])
     assert [node.op for node in found] == ops
+
+
+@pytest.mark.parametrize(("source", "result"), [("f32", "c64"), ("c64", "i32"), ("c64", "c64")])
+def test_complex_numbers_become_float32_alone(source: str, result: str) -> None:
+    graph = graph_of("cast", tensor(source), results=[tensor(result)])
+    refusal = refuse_cast(graph, graph.nodes[0], Target())
+    assert refusal is not None and refusal.code == "dtype.unsupported"
 
 
 def test_an_lstm_in_8_bits_keeps_its_levels() -> None:

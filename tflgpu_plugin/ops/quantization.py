@@ -8,7 +8,7 @@ QuantizeLinear (the result's quantization says which). From 8 bits hosts multipl
 
 `cast(x)` converts between floats, bool and integers; fractions are truncated. Values beyond int32
 are clamped (hosts leave them, and NaN, undefined). bfloat16 is converted from and to float32,
-whatever the other type, as in hosts."""
+whatever the other type, as in hosts. A complex number becomes its real part, as float32."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import bfloat16, quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, EpilogueOp, Graph, Node
+from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES, Array, EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
@@ -26,6 +26,7 @@ from tflgpu_plugin.ops import quantized, quantized_short
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.spectrum import decompose_side
 from tflgpu_plugin.ops.table import Op, same_shape
 
 # Steps by their number of parameters.
@@ -86,8 +87,12 @@ def lower_quantize(low: Lowering, node: Node) -> None:
 
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires types among floats, bool, and integers that are not quantized."""
+    """Requires types among floats, bool, and integers that are not quantized, or complex numbers
+    that become float32."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
+    if COMPLEX in (source.dtype, result.dtype) and result.dtype != "f32":
+        said = f"Casting {source.dtype} to {result.dtype} is not supported."
+        return Refusal("dtype.unsupported", said)
     for tensor in (source, result):
         held = tensor.quantization if quantization.real(tensor) else None
         if held and (set(held.scale), set(held.zero_point)) != ({1.0}, {0}):
@@ -108,6 +113,8 @@ def decompose_cast(steps: Decomposition, node: Node) -> bool:
     """Makes casts between types with the same device type a reshape or dequantize."""
     x = node.operand()
     source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
+    if source.dtype == COMPLEX or len(source.shape) > len(result.shape):  # made pairs already
+        return decompose_side(steps, node, side=0)
     if BFLOAT16 in (source.dtype, result.dtype):
         return _decompose_bfloat16(steps, x, source.dtype, result.dtype)
     if quantization.is_integer(source) != quantization.is_integer(result):
@@ -189,9 +196,9 @@ OPS = (
     Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
        fuses=True, kind="elementwise", follows="elementwise", quantizes="to",
        as_epilogue=lambda graph, node, position: step(graph, node)),
-    Op("cast", refuse_cast, same_shape, lower_cast, "exact", types=("f32", "bool", "i32", BFLOAT16),
-       kind="elementwise", follows="elementwise", decompose=decompose_cast, converts=True,
-       meaning=converted),
+    Op("cast", refuse_cast, same_shape, lower_cast, "exact",
+       types=("f32", "bool", "i32", BFLOAT16, COMPLEX), kind="elementwise", follows="elementwise",
+       decompose=decompose_cast, converts=True, meaning=converted),
     *quantized.ROWS,
     *quantized_short.ROWS,
 )  # fmt: skip
