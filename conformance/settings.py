@@ -1,5 +1,6 @@
-"""python -m conformance.settings: every case of the dense families with every generator setting
-forced in turn, against the host's reference kernels.
+"""python -m conformance.settings: every case of the dense families and of attention with every
+generator setting, and every answer of a device to calibration, forced in turn, against the host's
+reference kernels.
 
 `--sample N` takes every N-th case, for drivers that compile slowly."""
 
@@ -13,26 +14,31 @@ from itertools import product
 from conformance import check
 from conformance.node_cases import examine, family_nodes
 from tflgpu_plugin.ir import Target
+from tflgpu_plugin.ir.calibration import SETTINGS, THREADS
 from tflgpu_plugin.ops import form_names
 from tflgpu_plugin.ops.tiles import WEIGHTS
 from tflgpu_plugin.runtime import adapter
 
-FAMILIES = ("conv", "transpose_conv", "fully_connected", "conv_3d", "matmul")
+FAMILIES = ("conv", "transpose_conv", "fully_connected", "conv_3d", "matmul", "attention")
 TILES = ("1x2", "2x2", "4x2", "1x4", "2x4", "4x4", "7x4", "1x8", "2x8", "4x8", "5x8", "7x8")
 SWITCHES = tuple(
     {name: how}
     for name, how in (
         *((form, how) for form in form_names() for how in ("always", "never")),
-        ("ahead", "1"),
-        ("ahead", "4"),
-        ("ahead", "8"),
+        *((name, answer) for name, answers in SETTINGS.items() for answer in answers),
     )
+)
+# Answers of a device to all questions at once, at both ends.
+TOGETHER: tuple[dict[str, str], ...] = (
+    {"weights": "memory", "lanes": "128", "ahead": "8", "serial": "16", "attention_tile": "4x4"},
+    {"weights": "global", "lanes": "16", "ahead": "1", "serial": "256", "attention_tile": "1x1"},
 )
 
 
 def forced() -> list[dict[str, str]]:
     """Yields each setting, one at a time; and each tile with each source of weights."""
-    return [*({"tile": tile, "weights": kind} for tile, kind in product(TILES, WEIGHTS)), *SWITCHES]
+    return [*({"tile": tile, "weights": kind} for tile, kind in product(TILES, WEIGHTS)), *SWITCHES,
+            *TOGETHER]  # fmt: skip
 
 
 def targets(own: Target) -> dict[str, Target]:
@@ -45,6 +51,8 @@ def targets(own: Target) -> dict[str, Target]:
             name = " ".join(f"{key}={value}" for key, value in tuning.items())
             found[f"{'software' if software else 'GPU'} {name}"] = replace(base, tuning=tuning)
     found["GPU least_subgroup=64"] = replace(base, least_subgroup=64)
+    for threads in (THREADS[0], THREADS[-1]):
+        found[f"GPU threads={threads}"] = replace(base, threads=threads)
     return found
 
 

@@ -20,6 +20,7 @@ from tflgpu_plugin import log, native, ops, threads
 from tflgpu_plugin.cache import fingerprint, store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
+from tflgpu_plugin.compile import calibration
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes, Unsupported, defect
 from tflgpu_plugin.importer import partition, partition_rules, rules
 from tflgpu_plugin.importer.imported import Imported
@@ -305,8 +306,8 @@ def judge(options: Options) -> Judge:
 
 
 def target_of(device: Device, options: Options) -> Target:
-    """Returns the device's target with these options applied. Raises OptionError for a name in
-    `without`, or in TFLGPU_WITHOUT, that is neither a form nor an op."""
+    """Returns the device's target with its calibration and these options applied. Raises
+    OptionError for a name in `without`, or in TFLGPU_WITHOUT, that is neither a form nor an op."""
     refused = {
         "The option without": options.without,
         "TFLGPU_WITHOUT": names(os.environ.get("TFLGPU_WITHOUT", "")),
@@ -321,7 +322,8 @@ def target_of(device: Device, options: Options) -> Target:
                     f"forms are: {', '.join(forms)}."
                 )
     without = frozenset(name for found in refused.values() for name in found)
-    return replace(device.target, half=options.half, without=without)
+    target = calibration.of(device).applied(device.target)
+    return replace(target, half=options.half, without=without)
 
 
 def _build_all(

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.harness.inputs import Given
+from tflgpu_plugin.ir.calibration import Calibration
 from tflgpu_plugin.providers.onnxruntime import registration
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS as ONNX_OPS
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
@@ -230,10 +232,10 @@ def test_info_says_that_a_host_is_too_old(
 def test_names_are_printed_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "conv[0]/[bold]x[/nothing] :100: [link=x]"
     row = {"name": name, "kind": "other", "vendor": "v", "backend": "b", "driver": "d",
-           "features": [name]}  # fmt: skip
+           "features": [name], "measured": asdict(Calibration(state=name))}  # fmt: skip
     found = doctor.Info({}, [row], {}, [name], [name])
     monkeypatch.setattr(doctor, "examine", lambda: found)
-    assert invoke("info").stdout.count(name) == 4
+    assert invoke("info").stdout.count(name) == 5
     rows = [{"option": name, "values": name, "meaning": name}]
     monkeypatch.setattr(tables, "option_rows", lambda: rows)
     monkeypatch.setenv("COLUMNS", "200")

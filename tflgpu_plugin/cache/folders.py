@@ -25,6 +25,7 @@ PLACES = {"win32": ("LOCALAPPDATA", "AppData/Local")}
 CONTENTS = {  # of each folder of the user's cache
     "kernels": "generated kernels",
     "tuning": "settings that were measured on a device",
+    "calibration": "what GPUs have answered about themselves",
     "plans": "plans and packed weights of `tflgpu run`",
     "code": "a digest of the plugin's own code",
     "workers": "locks of the workers of `tflgpu run`",

@@ -61,6 +61,8 @@ def info(as_json: bool) -> None:
 
 
 def _show_info(found: Any) -> None:
+    from tflgpu_plugin.cli import doctor
+
     for name, version in (found.versions | found.hosts).items():
         console.print(f"{name:<16} {version}")
     for number, adapter in enumerate(found.adapters):
@@ -68,6 +70,8 @@ def _show_info(found: Any) -> None:
         for name in ("kind", "vendor", "backend", "driver"):
             console.print(f"  {name:<10} {adapter[name]}")
         console.print(f"  {'features':<10} {', '.join(adapter['features'])}")
+        for line in doctor.measured_lines(adapter["measured"]):
+            console.print(f"  {'measured':<10} {line}", highlight=False)
     state = ", ".join(found.enabled) or "no (see `tflgpu enable --help`)"
     console.print(f"\nenabled in every program: {state}")
     for sentence in found.advice:

@@ -10,13 +10,16 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tflgpu_plugin.cli import enable
+from tflgpu_plugin.compile import calibration
 from tflgpu_plugin.harness import hosts
+from tflgpu_plugin.ir.calibration import Calibration
 
 OLDEST_ONNXRUNTIME = "1.24.4"  # the oldest version that the provider supports
+UNMEASURED = "not measured yet: the first model does that"
 OTHER_HOSTS = ("tensorflow", "onnxruntime")  # modules, and the packages that contain them
 
 
@@ -74,7 +77,22 @@ def _adapters() -> tuple[list[dict[str, Any]], list[str]]:
 def _describe(info: Any) -> dict[str, Any]:
     names = ("name", "vendor", "driver", "backend", "kind")
     rest = {"features": list(info.features), "limits": dict(info.limits)}
-    return {name: getattr(info, name) for name in names} | rest
+    found = calibration.known(info)
+    measured = Calibration(state=UNMEASURED) if found is None else found
+    return {name: getattr(info, name) for name in names} | rest | {"measured": asdict(measured)}
+
+
+def measured_lines(measured: Mapping[str, Any]) -> list[str]:
+    """Returns lines about what an adapter has answered: the time of each candidate, and the
+    choice where it is not the vendor's."""
+    chosen = measured["tuning"] | ({"threads": measured["threads"]} if measured["threads"] else {})
+    lines = [measured["state"]] if measured["state"] else []
+    for question, figures in measured["figures"].items():
+        times = ", ".join(f"{name} {us:g}" for name, us in figures.items())
+        names = {"launches": "serial"}.get(question, question)
+        choice = f": {chosen[names]}" if names in chosen else ""
+        lines.append(f"{question} ({times} us){choice}")
+    return lines
 
 
 def other_hosts() -> dict[str, str]:

@@ -38,7 +38,11 @@ _READ_BY = {
         "TFLGPU_NO_CACHE": (
             "1",
             "Nothing is kept in the user's cache folder: no generated kernels, measured settings "
-            "or digests. `serialization_dir` is not affected.",
+            "or digests. GPUs are not measured. `serialization_dir` is not affected.",
+        ),
+        "TFLGPU_NO_CALIBRATION": (
+            "1",
+            "GPUs are not measured at the first start: kernels have the settings of their vendor.",
         ),
         "TFLGPU_WITHOUT": (
             "names as in the option `without`, separated by commas",

@@ -34,7 +34,8 @@ ROOM = 1.01  # margin for rounding errors of a sum
 def candidates(low: Lowering, memory: Memory) -> dict[int, tuple[object, Constant]]:
     """Returns the launches (by index) whose kernels support float16 sums, with their input's memory
     and their weights."""
-    if not low.target.half or low.target.halves != "native":
+    never = low.target.tuning.get("half_products") == "never"
+    if never or not low.target.half or low.target.halves != "native":
         return {}
     logged = precision.before_logs(low.graph)
     found = {}

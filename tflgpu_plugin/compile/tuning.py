@@ -74,7 +74,7 @@ def best(graph: Graph, device: Device, target: Target) -> Target:
 
 def best_settings(graph: Graph, device: Device, target: Target) -> dict[str, str]:
     """Returns the fastest settings, found by adding one at a time to the fastest so far."""
-    chosen: dict[str, str] = {}
+    chosen: dict[str, str] = dict(target.tuning)  # by calibration
     fastest, plans = float("inf"), set[bytes]()
     end = time.monotonic() + MAX_TUNING_SECONDS
     for settings in SOFTWARE if target.software else GPU:
@@ -121,6 +121,7 @@ def _path(graph: Graph, target: Target) -> Path | None:
         target.subgroup_size,
     )
     adapter += ("half",) if target.half else ()
+    adapter += (sorted(target.tuning.items()), target.threads)
     return folder / f"{sha256(repr((VERSION, adapter, dump(graph))).encode()).hexdigest()}.json"
 
 

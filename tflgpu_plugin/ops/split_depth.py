@@ -56,7 +56,10 @@ def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) ->
     threads = -(-product.address.pixels // tile.pixels) * blocks.count
     few = IDLE * threads * 32**2 <= low.target.threads * low.target.workgroup(32) ** 2
     cheap = few or added_by_the_next(low, node)
+    # "serial": the iterations that another launch costs on this device, in place of FEW_SERIAL.
+    shared = int(low.target.tuning.get("serial", FEW_SERIAL))
     least, left = (FEW_SERIAL, FEW_PART) if cheap else (MIN_SERIAL, MIN_PART)
+    least, left = least * shared // FEW_SERIAL, left * shared // FEW_SERIAL
     found = 1
     # Windows are computed tap by tap: loads made at once belong to one tap.
     together = tile.step * (tile.ahead if blocks.taps > 1 and not forced else 1)

@@ -84,7 +84,8 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile
 
     Software adapters: the fastest measured on lavapipe; a 7 divides the maps of common networks.
     Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU, few of
-    them idle. `target.tuning` may force "tile" (PIXELSxSLICES), "weights" and "ahead"."""
+    them idle. `target.tuning` may force "tile" (PIXELSxSLICES), "weights", "lanes"
+    and "ahead"."""
     ahead = 1 if width else loads_ahead(target)
     return replace(_sized(target, slices, count, width), ahead=ahead)
 
@@ -128,7 +129,7 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     start = STARTS.get(target.vendor, STARTS["unknown"])
     fitting = [(p, q) for p, q in start.sizes_on(target) if q <= least]
     busy = [(p, q) for p, q in fitting if count * slices >= BUSY_THREADS * p * q]
-    lanes = target.workgroup(start.lanes)
+    lanes = target.workgroup(int(target.tuning.get("lanes", start.lanes)))
     least_made = min((_made(count, lanes, p) for p, _ in busy), default=0)
     full = [size for size in busy if _made(count, lanes, size[0]) <= least_made * MOST_PADDED]
     pixels, per_thread = full[0] if full else fitting[-1]

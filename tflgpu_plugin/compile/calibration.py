@@ -1,0 +1,128 @@
+"""The answers of a device about itself: which rows of `ops.tiles` are faster on it than its
+vendor's, and how many threads fill it.
+
+The first process that plans for an adapter asks it (see `compile.calibrating`) and keeps the
+answers in the user's cache folder, for this driver and these kernels. Answers only choose among
+settings that are right on every adapter. Software adapters are not asked; their settings have been
+measured."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tflgpu_plugin import log, native, threads
+from tflgpu_plugin.cache import fingerprint, folders
+from tflgpu_plugin.ir.calibration import SETTINGS, THREADS, Calibration
+from tflgpu_plugin.registry import Registry
+
+if TYPE_CHECKING:
+    from tflgpu_plugin.runtime.device import AdapterInfo, Device
+
+TRIES = 2  # processes that may end while they measure: a driver may end them
+
+OFF = "switched off by TFLGPU_NO_CALIBRATION"
+UNKEPT = "not measured, since there is no cache folder to keep it in"
+CRASHED = "not measured, since the process ended both times that it was tried"
+SOFTWARE = "not measured: a software adapter"
+
+
+answers: Registry[AdapterInfo, Calibration] = Registry()  # of this process
+_turn = threads.RLock()  # held by the thread that measures
+Measure = Callable[["Device"], Calibration]
+
+
+def of(device: Device, measure: Measure | None = None) -> Calibration:
+    """Returns the device's answers: those of this process, those that are kept, or new ones, which
+    `measure` makes. Never raises for a device that fails meanwhile."""
+    info = device.info
+    if os.environ.get("TFLGPU_NO_CALIBRATION"):
+        return Calibration(state=OFF)
+    if device.assumed or (info.software and measure is None):
+        return Calibration(state=SOFTWARE)
+    if (found := answers.get(info)) is None:
+        with native.busy(), _turn:
+            if (found := answers.get(info)) is None:
+                found = _asked(device, measure)
+                answers.put(info, found)
+    return found
+
+
+def known(info: AdapterInfo) -> Calibration | None:
+    """Returns the answers that are kept, without measuring anything; None where there are none
+    yet."""
+    if info.software:
+        return Calibration(state=SOFTWARE)
+    if os.environ.get("TFLGPU_NO_CALIBRATION"):
+        return Calibration(state=OFF)
+    path = _path(info)
+    return read(folders.kept(path) or "")[0] if path else Calibration(state=UNKEPT)
+
+
+def read(text: str) -> tuple[Calibration | None, int]:
+    """Returns the answers in a kept text, and how many processes have begun to measure since.
+    Texts with anything else are taken for no text."""
+    try:
+        found = json.loads(text or "{}")
+        begun = int(found.get("begun", 0))
+        if begun:
+            return (Calibration(state=CRASHED) if begun >= TRIES else None), begun
+        made = Calibration(**found)
+        right = all(value in SETTINGS[name] for name, value in made.tuning.items())
+        right &= made.threads == 0 or made.threads in THREADS
+        right &= all(float(us) >= 0 for some in made.figures.values() for us in some.values())
+        return (made if found and right and isinstance(made.state, str) else None), 0
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
+        return None, 0
+
+
+def _asked(device: Device, measure: Measure | None) -> Calibration:
+    path = _path(device.info)
+    if path is None:
+        return Calibration(state=UNKEPT)
+    found, begun = read(folders.kept(path) or "")
+    if found:
+        return found
+    try:
+        with folders.locked(path.parent):
+            found, begun = read(folders.kept(path) or "")  # another process may have measured
+            return found or _measured(device, measure, path, begun)
+    except OSError as error:
+        return Calibration(state=f"not measured: {error.strerror}")
+
+
+def _measured(device: Device, measure: Measure | None, path: Path, begun: int) -> Calibration:
+    """Measures, and keeps the answers. Meanwhile the file says that it was begun, in case the
+    driver ends the process."""
+    from tflgpu_plugin.compile import calibrating  # its kernels are needed once
+
+    folders.keep(path, json.dumps({"begun": begun + 1}))
+    try:
+        found = (measure or calibrating.measured)(device)
+    except BaseException as error:
+        with suppress(OSError):
+            path.unlink()
+        if not isinstance(error, native.NativeError):
+            raise
+        log.say(f"tflgpu: the device was not measured, since it failed: {error}", log.INFO)
+        return Calibration(state=f"not measured, since the device failed: {error}")
+    folders.keep(path, json.dumps(asdict(found)))
+    return found
+
+
+def _path(info: AdapterInfo) -> Path | None:
+    folder = folders.cache("calibration")
+    if folder is None:
+        return None
+    named: tuple[Any, ...] = (
+        info.name, info.vendor, info.driver, info.backend, info.kind, info.vendor_id,
+        info.device_id, info.features, bool(os.environ.get("TFLGPU_NO_SUBGROUPS")),
+        fingerprint.of_plugin(),
+    )  # fmt: skip
+    return folder / f"{sha256(repr(named).encode()).hexdigest()}.json"
