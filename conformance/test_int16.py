@@ -160,6 +160,20 @@ def test_large_sums(op: str, host_name: str, book: Book) -> None:
     judged(op, made, host_name, book)
 
 
+@pytest.mark.parametrize("op", LAYERS)
+def test_totals_beyond_int32(op: str, host_name: str, book: Book) -> None:
+    """Scales of the results are so small that totals exceed int32, where hosts wrap around."""
+    made = ((share, *layer(op, number)) for share in (1e-3, 1e-6) for number in range(1, 5))
+    finer = ((replace(case, output_quantization=held(parameter(case) * share)), feed)
+             for share, case, feed in made)  # fmt: skip
+    judged(op, finer, host_name, book)
+
+
+def parameter(case: Case) -> float:
+    assert case.output_quantization is not None
+    return case.output_quantization.scale[0]
+
+
 @pytest.mark.parametrize("op", ["FULLY_CONNECTED", "TRANSPOSE_CONV"])
 def test_layers_without_a_bias(op: str, host_name: str, book: Book) -> None:
     """In tflite-runtime their sums have 32 bits, and the host keeps them."""

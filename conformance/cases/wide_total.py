@@ -57,6 +57,8 @@ NODES = [
     total("halves_away", (700, 1), 0.5, most=100, away=True),
     total("eighths", (9, 9, 9, 4), 0.125, most=300), total("eighths_away", (9, 9, 9, 4), 0.125,
                                                            most=300, away=True),
+    total("beyond_32_bits", (9, 7, 6), 70.0),
+    total("beyond_32_bits_away", (9, 7, 6), 70.0, away=True),
     total("thirds_away", (3000, 1), 1 / 6, most=100, away=True),
     total("scaled", (1, 4, 4, 5), 1e-4, scale=0.25), total("saturates", (300, 3), 60.0),
     *(digit(f"digit_{before}_{bits}", before, bits, 1.0 if bits == 8 else 3e-5)

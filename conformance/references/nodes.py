@@ -96,7 +96,8 @@ def _digit(x: Array, numbers: Sequence[float]) -> Array:
 def _wide_total(
     rows: Array, *sums: Array, bits: int, numbers: Sequence[float], away: bool = False
 ) -> Array:
-    """Computes with integers of any size."""
+    """Computes with integers of any size, of whose results int32 keeps 32 bits, or `away` its least
+    number for those beyond it."""
     scale, least, most = numbers
     halves = [row.astype(np.int64).astype(object) for row in rows]
     low, by_low = (half % 2**32 for half in (halves[0], halves[2]))
@@ -105,6 +106,8 @@ def _wide_total(
     total = bias + sum(part * 2 ** (bits * k) for k, part in enumerate(whole))
     sign = np.where(total < 0, -1, 1) if away else 1
     found = sign * ((sign * total * by + 2 ** (power - 1)) // 2**power)
+    within = (found + 2**31) % 2**32 - 2**31
+    found = np.where(found == within, found, -(2**31)) if away else within
     return np.asarray(np.clip(found, int(least), int(most)).astype(np.float64) * scale)
 
 

@@ -5,7 +5,8 @@
 //   limbs  limbs of a factor: 1 or 4
 //   away   halves are rounded away from zero, not up
 fn negated(n: vec2u) -> vec2u { return vec2u(~n.x + 1u, ~n.y + select(0u, 1u, n.x == 0u)); }
-// n * by / 2^right, rounded; saturated to 31 bits.
+// n * by / 2^right, rounded. Beyond int32 its lowest 32 bits, or if `away` the least number of int32: hosts truncate a number
+// of 64 bits, or convert a float64 as x86-64 does.
 fn scaled_total(n: vec2u, by: vec2u, right: u32) -> i32 {
   let negative = (n.y >> 31u) == 1u;
   let size = select(n, negated(n), negative);
@@ -35,9 +36,13 @@ fn scaled_total(n: vec2u, by: vec2u, right: u32) -> i32 {
   let first = right >> 4u;
   let bits = right & 15u;
   let value = ((sum[first] | (sum[first + 1u] << 16u)) >> bits) | ((sum[first + 2u] << 1u) << (31u - bits));
+{% if away %}
   var more = sum[first + 2u] >> bits;
   for (var k = first + 3u; k < 12u; k++) { more |= sum[k]; }
-  let found = i32(select(value, 0x7fffffffu, more != 0u || value > 0x7fffffffu));
+  let found = i32(select(value, 0x80000000u, more != 0u || value > 0x7fffffffu));
+{% else %}
+  let found = i32(value);
+{% endif %}
   return select(found, -found, negative);
 }
 {% include "each_vector.wgsl" %}
