@@ -54,6 +54,17 @@ def test_every_number(op: str, host_name: str, book: Book) -> None:
     judged(op, (every(op, scale) for scale in SCALES), host_name, book)
 
 
+@pytest.mark.parametrize("slope", [-0.5, -0.25, -3.0])
+def test_negative_slopes(slope: float, host_name: str, book: Book) -> None:
+    made = (every("LEAKY_RELU", scale) for scale in (1.0, 0.037, 2.0**-12))
+    sloped = (
+        (replace(case, options={"alpha": slope}, output_quantization=held(scale)), feed)
+        for case, feed in made
+        for scale in (2.0**-10, 0.5, 0.037)
+    )
+    judged("LEAKY_RELU", sloped, host_name, book)
+
+
 # ---- two operands --------------------------------------------------------------------------------
 
 PAIRS = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions"}

@@ -149,6 +149,19 @@ def test_halves_of_levels(op: str, host_name: str, book: Book) -> None:
     judged(op, made, host_name, book)
 
 
+@pytest.mark.parametrize("slope", [-0.5, -0.25, -3.0])
+def test_negative_slopes(slope: float, host_name: str, book: Book) -> None:
+    """Some hosts multiply by a negative slope, others negate products."""
+    made = (
+        halves("LEAKY_RELU", dtype, ratio, zero)
+        for dtype in ("i8", "u8")
+        for ratio in RATIOS
+        for zero in (0, 10)
+    )
+    sloped = ((replace(case, options={"alpha": slope}), feed) for case, feed in made)
+    judged("LEAKY_RELU", sloped, host_name, book)
+
+
 # ---- factors -------------------------------------------------------------------------------------
 
 # The reciprocal scales of both operands, and the level of the largest result. Hosts compute the

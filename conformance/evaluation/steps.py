@@ -97,7 +97,7 @@ def quantized_prelu(v: Array, e: Array, *n: float) -> Array:
 
 
 def quantized_leaky_relu(v: Array, *n: float) -> Array:
-    return quantized_prelu(v, np.array(n[10]), n[0], 1.0, *n[1:10])
+    return quantized_prelu(v, np.array(n[10] * n[11]), n[0], 1.0, *n[1:10])
 
 
 def quantized_hard_swish(v: Array, scale: float, *n: float) -> Array:

@@ -171,8 +171,15 @@ strided_slice = members("tgl_strided_slice_params", *MASKS)
 batch_matmul = members("tgl_batch_matmul_params", transpose_a="adj_x", transpose_b="adj_y")
 reduction = members("tgl_reduce_params", "keep_dims")
 block = members("tgl_block_params", block="size")
-leaky_relu = members("tgl_leaky_relu_params", "alpha")
 gelu = members("tgl_gelu_params", "approximate")
+
+
+def leaky_relu(node: RawNode) -> dict[str, Any]:
+    """Returns alpha, and `negates` where hosts multiply quantized numbers by the magnitude of a
+    negative one, and negate the rounded product."""
+    alpha = float(node.params("tgl_leaky_relu_params").alpha)
+    negates = alpha < 0 and node.result() in ("i8", "u8", "i16") and _rounds_once(node)
+    return {"alpha": alpha, "negates": True} if negates else {"alpha": alpha}
 
 
 def total(node: RawNode) -> dict[str, Any]:

@@ -175,8 +175,10 @@ def test_activations_of_stored_numbers() -> None:
     wanted = (0.5, 0.25, *factors, 1.0, *ENDS)
     assert made("prelu", HALVES, QUARTERS) == ("quantized_prelu", wanted)
     for sign in (1.0, -1.0):
-        wanted = (0.5, *factors, 1.0, *ENDS, sign)
-        assert made("leaky_relu", HALVES, alpha=0.25 * sign) == ("quantized_leaky_relu", wanted)
+        wanted = (0.5, *factors, 1.0, *ENDS)
+        for negates, signs in ((False, (sign, 1.0)), (True, (1.0, sign))):
+            found = made("leaky_relu", HALVES, alpha=0.25 * sign, negates=negates)
+            assert found == ("quantized_leaky_relu", (*wanted, *signs))
     assert made("leaky_relu", PLAIN, alpha=0.25) is None
     assert made("leaky_relu", HALVES, alpha=0.25, even=True) is None
     # 2^-8 of a step; and of a 3 of 2^15, 2^15 / 3 / 256 = 2/3 * 2^6

@@ -91,9 +91,9 @@ EPILOGUE_OPS: dict[str, str] = {
     "quantized_squared_difference": "quantized_square(v, e, vec4f($0, $1, $2, $3), "
     "vec4f($4, $5, $6, $7), vec4f($8, $9, $10, $11), $12, $13)",
     "quantized_prelu": "quantized_sides(v, e, vec2f($0, $1), vec3f($2, $3, $4), vec3f($5, $6, $7), "
-    "vec3f($8, $9, $10))",
+    "vec3f($8, $9, $10), 1.0)",
     "quantized_leaky_relu": "quantized_sides(v, vec4f($10), vec2f($0, 1.0), vec3f($1, $2, $3), "
-    "vec3f($4, $5, $6), vec3f($7, $8, $9))",
+    "vec3f($4, $5, $6), vec3f($7, $8, $9), $11)",
     "quantized_hard_swish": "quantized_swish(v, $0, vec2i(i32($1), i32($2)), "
     "vec2i(i32($3), i32($4)), vec3f($5, $6, $7))",
     "requantize": "requantized(v, $e, $0, $1, $2, $3)",

@@ -214,11 +214,11 @@ fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32
 }
 // Quantized PRelu, as `BroadcastPrelu4DSlow` and `QuantizeLeakyRelu` of tensorflow/lite/kernels/internal/reference: integers
 // times fixed-point factors (high and low part, left shift). There is one factor for numbers of at least zero, and another for
-// negative ones, which are also multiplied by e. `levels`: scale, least and most.
-fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f, levels: vec3f) -> vec4f {
+// negative ones, which are also multiplied by e, and their rounded products by `after`. `levels`: scale, least and most.
+fn quantized_sides(v: vec4f, e: vec4f, scales: vec2f, above: vec3f, below: vec3f, levels: vec3f, after: f32) -> vec4f {
   let n = vec4i(units_in(v, scales.x));
   let m = n * vec4i(units_in(e, scales.y));
-  let whole = select(multiplied(m, below), multiplied(n, above), n >= vec4i(0));
+  let whole = select(multiplied(m, below) * i32(after), multiplied(n, above), n >= vec4i(0));
   return cut(vec4f(whole), levels.y, levels.z) * levels.x;
 }
 // The same with a single factor.

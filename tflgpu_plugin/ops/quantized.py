@@ -122,12 +122,14 @@ def _prelu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | No
 
 
 def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers | None:
-    """Returns the parameters of the step; the sign of alpha is one of them, since fixed-point
-    factors are unsigned."""
+    """Returns the parameters of the step. The last two are factors of negative numbers, before and
+    after the multiplication in fixed point, whose factors are unsigned: one of them is the sign of
+    alpha. Hosts round halves of negative products up, and some negate the rounded product."""
     (x,), unit = scales, np.float32(levels.scale)
     alpha = np.float32(node.attributes["alpha"])
     sign = -1.0 if alpha < 0 else 1.0
-    return (float(x), *factors(x / unit, x * abs(alpha) / unit), *levels, sign)
+    signs = (1.0, sign) if node.attributes.get("negates") else (sign, 1.0)
+    return (float(x), *factors(x / unit, x * abs(alpha) / unit), *levels, *signs)
 
 
 def squared_difference_numbers(
@@ -185,7 +187,7 @@ def _by_ratio(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     if (scales := _other_scales(graph, node, levels)) is None:
         return None
     x, unit = scales
-    return (float(x), *factors(x / unit, x / unit), *levels, 1.0)
+    return (float(x), *factors(x / unit, x / unit), *levels, 1.0, 1.0)
 
 
 def _other_scales(graph: Graph, node: Node, levels: Levels) -> tuple[np.float32, np.float32] | None:

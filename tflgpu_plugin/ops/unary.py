@@ -121,7 +121,7 @@ LIMITED = {
 LIMITS = tuple(LIMITED)
 ATTRIBUTES = {
     name: " ".join(f"{parameter}?" for parameter, _ in given) for name, given in PARAMETERS.items()
-} | {"gelu": "approximate"}
+} | {"gelu": "approximate", "leaky_relu": "alpha? negates"}
 OPS = (
     limit("relu", 0.0, inf, GATE),
     limit("relu6", 0.0, 6.0, GATE),
