@@ -16,7 +16,7 @@ from conformance.models import tflite as models
 from conformance.plugin.book import Book
 from conformance.test_levels import FUNCTIONS, OPTIONS, TABLES, judged
 from conformance.variants.quantized import FIXED, VERSIONS, quantization_of
-from tflgpu_plugin.ir import SHORT, Quantization
+from tflgpu_plugin.ir import NUMPY_DTYPES, SHORT, Quantization
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(SHORT)]
@@ -63,6 +63,25 @@ def test_negative_slopes(slope: float, host_name: str, book: Book) -> None:
         for scale in (2.0**-10, 0.5, 0.037)
     )
     judged("LEAKY_RELU", sloped, host_name, book)
+
+
+@pytest.mark.parametrize("dtype", ["i8", SHORT])
+def test_inverse_roots_of_negative_numbers(dtype: str, host_name: str) -> None:
+    """Hosts raise where a quantized number is negative."""
+    kind = np.iinfo(NUMPY_DTYPES[dtype])
+    for least in (0, -1):
+        feed = np.array([[least, 1, kind.max]]).astype(kind.dtype)
+        case = Case("roots", "RSQRT", 3, (Input((1, 3), dtype, quantization=held(0.01)),),
+                    output_type=dtype, output_quantization=held(0.1))  # fmt: skip
+        model = models.build(case)
+        if not host.registers(model, host_name) or (dtype == SHORT and "runtime" in host_name):
+            pytest.skip(f"{host_name} has no such kernel")
+        if least:
+            for run in (host.run_on_cpu, host.run_on_gpu):
+                with pytest.raises(RuntimeError, match="only defined for positive"):
+                    run(model, [[feed]], host_name)
+        else:
+            assert host.run_on_gpu(model, [[feed]], host_name).placement.on_gpu == 1
 
 
 # ---- two operands --------------------------------------------------------------------------------

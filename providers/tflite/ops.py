@@ -94,7 +94,8 @@ def _rows() -> tuple[HostOp, ...]:
     return (
         *_rows_of("LOGISTIC 3 RELU 3 RELU6 3", **integers),
         *_rows_of("MAXIMUM 4 MINIMUM 4", TWO, current=1, quantized=2, short=True),
-        *_rows_of("ABS 5 LOG 2 RSQRT 3 TANH 3", short=True),
+        *_rows_of("ABS 5 LOG 2 TANH 3", short=True),
+        _row("RSQRT", "rsqrt", 3, params.inverse_root, short=True),
         *_rows_of("ELU 1 HARD_SWISH 1 LOGICAL_NOT 1 LOG_SOFTMAX 2 RELU_N1_TO_1 1"),
         *_rows_of("CEIL 1 COS 2 FLOOR 1 ROUND 1 SIN 2 SQUARE 1", types=FLOATS),
         *_rows_of("NEG 1 SIGN 2", types=NUMBERS),

@@ -182,6 +182,11 @@ def leaky_relu(node: RawNode) -> dict[str, Any]:
     return {"alpha": alpha, "negates": True} if negates else {"alpha": alpha}
 
 
+def inverse_root(node: RawNode) -> dict[str, Any]:
+    """Returns `raises` where hosts refuse negative numbers, which they do in quantized tensors."""
+    return {"raises": True} if node.result() in ("i8", "i16") else {}
+
+
 def total(node: RawNode) -> dict[str, Any]:
     """Returns the attributes of ADD and SUB. With `powers`, hosts compute in their own way with
     int16 scales that are powers of two."""

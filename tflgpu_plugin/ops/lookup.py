@@ -1,7 +1,7 @@
-"""`lookup(x, table [65536]): scale` returns the table's value for each int16 number, from -32768
-on; x holds multiples of `scale`. Hosts compute some functions of int16 by interpolating between the
-entries of a small table. Passes replace such a function by `lookup`, whose table holds the host's
-result for every number.
+"""`lookup(x, table [65536]): scale, raises` returns the table's value for each int16 number, from
+-32768 on; x holds multiples of `scale`. Negative numbers fail the run if `raises`. Hosts compute
+some functions of int16 by interpolating between the entries of a small table. Passes replace such a
+function by `lookup`, whose table holds the host's result for every number.
 
 The functions below return these results as stored numbers.
 
@@ -226,14 +226,16 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 def lower(low: Lowering, node: Node) -> None:
     """Records one launch with one thread per vec4."""
+    raises = bool(node.attributes.get("raises"))
     low.each_vector(
-        Kernel("lookup", {"scale": float(node.attributes["scale"])}),
+        Kernel("lookup", {"scale": float(node.attributes["scale"])}, {"raises": raises}),
         node,
         {"x": low.stored(node.operand()), "table": Access(low.stored(node.operand(1)), 1)},
+        checked=raises,
     )
 
 
-ATTRIBUTES = {"lookup": "scale!", "softmax_share": "scale!"}
+ATTRIBUTES = {"lookup": "scale! raises", "softmax_share": "scale!"}
 OPS = (
     Op("lookup", refuse, same_shape, lower, "exact", kind="elementwise", fuses=True,
        follows="elementwise", operands="xx", errors=GATE),

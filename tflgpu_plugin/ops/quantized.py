@@ -177,7 +177,9 @@ def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
         return None
     (x,), unit = scales, 1 / (float(scales[0]) ** 0.5 * ROOT_UNIT)
     factor = 1 / float(np.sqrt(x) * np.float32(levels.scale)) / ROOT_UNIT
-    finite = EpilogueOp("clip", None, (0.0, unit * MOST))
+    (_, (shift,)) = fixed_point(np.array([factor]))
+    most = min(MOST, max(2 * ROOT_UNIT, MOST >> max(int(shift), 0)))  # no product overflows
+    finite = EpilogueOp("clip", None, (0.0, unit * most))
     return replace(node, epilogue=(finite, times(unit, factor, levels)))
 
 

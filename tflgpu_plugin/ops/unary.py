@@ -1,5 +1,6 @@
 """Elementwise ops of one operand: each is a copy of its input with the fused step of the same name
-(`kernels.EPILOGUE_OPS`). `gelu(x): approximate` is `gelu_tanh` if set."""
+(`kernels.EPILOGUE_OPS`). `gelu(x): approximate` is `gelu_tanh` if set; `rsqrt(x): raises` fails
+the run for negative numbers, where hosts raise."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import BFLOAT16, Array, EpilogueOp, Graph, Node, Refusal, Target, quantization
 from tflgpu_plugin.ops import lookup, quantized
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -50,7 +52,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = False) -> None:
     """Records one launch. `whole`: WGSL for integers, whose result may exceed int32 if
     `checked`."""
-    if whole and quantization.is_integer(low.graph.tensors[node.outputs[0]]):
+    if node.attributes.get("raises"):
+        lower_pair(low, node, kernels.expression(node.op, []), refused="v < vec4f()")
+    elif whole and quantization.is_integer(low.graph.tensors[node.outputs[0]]):
         lower_pair(low, node, whole, checked=overflow(low, node, whole) if checked else "")
     else:
         lower_step(low, node, step(node.op, node.attributes))
@@ -65,7 +69,8 @@ def decompose_gelu(steps: Decomposition, node: Node) -> bool:
 
 
 def as_epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
-    return step(node.op, node.attributes)
+    """Returns the step of the op's name, None for a node that may fail the run."""
+    return None if node.attributes.get("raises") else step(node.op, node.attributes)
 
 
 def row(
@@ -121,7 +126,7 @@ LIMITED = {
 LIMITS = tuple(LIMITED)
 ATTRIBUTES = {
     name: " ".join(f"{parameter}?" for parameter, _ in given) for name, given in PARAMETERS.items()
-} | {"gelu": "approximate", "leaky_relu": "alpha? negates"}
+} | {"gelu": "approximate", "leaky_relu": "alpha? negates", "rsqrt": "raises"}
 OPS = (
     limit("relu", 0.0, inf, GATE),
     limit("relu6", 0.0, 6.0, GATE),

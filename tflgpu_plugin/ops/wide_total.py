@@ -7,7 +7,8 @@ up (`MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.c
 of the factor), or `away` from zero (as products in float64 of
 tensorflow/lite/kernels/internal/reference/integer_ops/fully_connected.h). Results beyond int32 wrap
 around, or are its least number where they are float64. `rows` has for each channel the lower and
-the upper half of the bias, those of the factor, and the power of two. `numbers`: scale, least and most of the result.
+the upper half of the bias, those of the factor, and the power of two. `numbers`: scale, least and
+most of the result.
 
 `digit(x): numbers` is the digit of an int16 number at a place, from -2^(bits - 1) to 2^(bits - 1).
 `numbers`: the scale, the bits before and in the digit, and 1 for the last one, which is what the

@@ -36,8 +36,9 @@ def _looked_up(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[No
     numbers = np.clip(row.table(graph, node), levels.least, levels.most)
     table = e.constant((numbers * levels.scale).astype(np.float32), name="lookup")
     scale, _ = quantization.parameters(e.tensors[node.operand()])
-    inputs = (node.operand(), table)
-    return [replace(node, op="lookup", inputs=inputs, attributes={"scale": scale})]
+    raises = {"raises": True} if node.attributes.get("raises") else {}
+    return [replace(node, op="lookup", inputs=(node.operand(), table),
+                    attributes={"scale": scale, **raises})]  # fmt: skip
 
 
 REWRITES: Mapping[str, Rewrite] = {
