@@ -127,8 +127,11 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Accepts every node, since only passes make them."""
-    return None
+    """Requires digits of 4 or 8 bits."""
+    if node.attributes["bits"] in DIGITS:
+        return None
+    said = f"Digits of {node.attributes['bits']} bits are not supported."
+    return Refusal("attribute.unsupported", said)
 
 
 def lower(low: Lowering, node: Node) -> None:
