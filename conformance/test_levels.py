@@ -32,7 +32,6 @@ FUNCTIONS: dict[str, Any] = {
 OPTIONS = {"LEAKY_RELU": {"alpha": 0.2}}
 TABLES = {"ABS": "AbsOptions", "EXP": "ExpOptions", "GELU": "GeluOptions",
           "HARD_SWISH": "HardSwishOptions", "LEAKY_RELU": "LeakyReluOptions"}  # fmt: skip
-POSITIVE = ("LOG", "RSQRT")
 SEEDS = range(8)
 
 
@@ -41,8 +40,9 @@ def levels(op: str, dtype: str, seed: int) -> tuple[Case, Array]:
     takes."""
     chance, kind = np.random.default_rng(seed), np.iinfo(NUMPY_DTYPES[dtype])
     scale = float(np.float32(chance.uniform(0.01, 0.06)))
-    zero = kind.min if op in POSITIVE else int(chance.integers(kind.min + 60, kind.max - 60))
-    stored = np.arange(kind.min + (op == "LOG"), kind.max + 1).astype(kind.dtype)
+    positive = op == "RSQRT" or (op == "LOG" and seed % 2)
+    zero = kind.min if positive else int(chance.integers(kind.min + 60, kind.max - 60))
+    stored = np.arange(kind.min, kind.max + 1).astype(kind.dtype)
     with np.errstate(all="ignore"):
         results = FUNCTIONS[op]((stored.astype(np.float64) - zero) * scale)
     results = results[np.isfinite(results)]

@@ -157,6 +157,22 @@ def test_sums_of_stored_numbers_to_even() -> None:
     assert made("add", PLAIN, PLAIN, even=True) is None
 
 
+@pytest.mark.parametrize("op", ["add", "sub", "mul"])
+def test_pairs_of_int16_have_one_scale_each(op: str) -> None:
+    def short(*scale: float) -> Tensor:
+        return replace(channels(*scale), dtype="i16")
+
+    row = rows()[op].short
+    assert row is not None
+    for given, refused in (
+        ([short(0.5), short(0.25)], False),
+        ([short(0.5), short(0.5, 0.5, 0.5)], True),
+        ([short(0.5, 0.25, 0.5), short(0.5)], True),
+    ):
+        graph = graph_of(op, *given, results=[short(0.5)])
+        assert (row.refuse(graph, graph.nodes[0]) is not None) == refused
+
+
 def test_squares_of_stored_numbers() -> None:
     """Units of twice the larger scale, squared, 2^-14 of the result."""
     wanted = (0.5, HIGH, 0.0, 0.0, 0.25, HIGH, 0.0, 1.0, 1.0, HIGH, 0.0, 13.0, *ENDS)

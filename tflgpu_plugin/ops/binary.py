@@ -214,6 +214,7 @@ OPS = (
         steps=("mul", "mul"),
         rounding=rounding.PRODUCT,
         quantize=quantized_short.product,
+        short=Short(refuse=quantized_short.refuse_product),
         meaning=np.multiply,
     ),
     *(

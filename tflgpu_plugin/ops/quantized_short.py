@@ -106,6 +106,14 @@ def refuse_sum(graph: Graph, node: Node) -> Refusal | None:
     return Refusal("quantization.unsupported", said)
 
 
+def refuse_product(graph: Graph, node: Node) -> Refusal | None:
+    """Refuses products in int16 that hosts do not compute with one factor."""
+    if _product(graph, node, levels_of(graph.tensors[node.outputs[0]])) is not None:
+        return None
+    said = "A product in int16 needs operands with one scale each."
+    return Refusal("quantization.unsupported", said)
+
+
 total = by_size(_total, quantized.total)
 product = by_size(_product)
 

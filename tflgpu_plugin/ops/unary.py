@@ -68,6 +68,15 @@ def decompose_gelu(steps: Decomposition, node: Node) -> bool:
     return True
 
 
+def decompose_log(steps: Decomposition, node: Node) -> bool:
+    """Takes negative numbers of 8 bits for 0, whose logarithm is the least result, as hosts do."""
+    x, y = (steps.editor.tensors[t] for t in (node.operand(), node.outputs[0]))
+    if x.dtype not in quantization.STORED or y.dtype not in quantization.STORED:
+        return False
+    steps.last("log", steps.add("relu", node.operand()))
+    return True
+
+
 def as_epilogue(graph: Graph, node: Node, position: int) -> EpilogueOp | None:
     """Returns the step of the op's name, None for a node that may fail the run."""
     return None if node.attributes.get("raises") else step(node.op, node.attributes)
@@ -147,7 +156,7 @@ OPS = (
     row("reciprocal", "function", meaning=inverse),
     *(row(name, "function") for name in FUNCTION),
     row("rsqrt", "function", quantize=quantized.inverse_root, short=lookup.inverse_root),
-    row("log", "function", errors=RELATIVE, short=lookup.log),
+    row("log", "function", errors=RELATIVE, short=lookup.log, decompose=decompose_log),
     row("tanh", "function", errors=BOUNDED, short=lookup.tanh),
     row("logistic", errors=BOUNDED, short=lookup.logistic),
     row("hard_sigmoid", errors=BOUNDED),
