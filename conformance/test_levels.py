@@ -90,6 +90,25 @@ def test_every_level(op: str, host_name: str, book: Book) -> None:
     judged(op, ((case, [stored]) for case, stored in made), host_name, book)
 
 
+def test_hard_swish_of_large_scales(host_name: str, book: Book) -> None:
+    """Intermediate numbers saturate."""
+    made = (levels("HARD_SWISH", dtype, seed) for dtype in ("i8", "u8") for seed in (1, 2))
+    held = Quantization((3000.0,), (127,))
+    large = (
+        replace(
+            case, inputs=(replace(case.inputs[0], quantization=held),), output_quantization=held
+        )
+        for case, _ in made
+        if case.inputs[0] is not None
+    )
+    judged("HARD_SWISH", ((case, [_all(case)]) for case in large), host_name, book)
+
+
+def _all(case: Case) -> Array:
+    kind = np.iinfo(NUMPY_DTYPES[case.output_type])
+    return np.arange(kind.min, kind.max + 1).astype(kind.dtype)[None]
+
+
 # ---- results that are halves of a level ----------------------------------------------------------
 
 # Scales of the input and of the result, between which halves lie on numbers exactly.
