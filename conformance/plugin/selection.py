@@ -57,6 +57,7 @@ QUICK |= {
     "test_onnx_attention": None,
     "test_onnx_node_tests": None,
     "test_onnx_extents": None,
+    "test_webnn": None,
     "test_batches": None,
 }
 # Modules that no step of tools/check.py runs, and why. Times are those of one core.

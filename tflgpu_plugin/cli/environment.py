@@ -111,6 +111,10 @@ _READ_BY = {
             "a folder",
             "The folder of real models for tests; else `../shared/models`.",
         ),
+        "TFLGPU_WEBNN": (
+            "a folder",
+            "The folder of WebNN's conformance data for tests; else `../shared/webnn`.",
+        ),
         "TFLGPU_DRIVERS": (
             "a folder",
             "The folder where `tools/drivers.py` unpacks drivers; else one in the user's cache.",
