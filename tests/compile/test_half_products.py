@@ -13,7 +13,7 @@ from conformance.variants import half as half_cases
 from tests.compile.test_half import HALF, SIDE, layers, weights
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler, error_sensitivity, half_products, precision
-from tflgpu_plugin.ir import Array, Graph, Plan, Target
+from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Plan, Target
 from tflgpu_plugin.ops.table import NO_OP
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -55,6 +55,16 @@ def test_two_runs_of_eight_products_go_on_in_float32() -> None:
 def test_weights_that_are_shuffled_are_multiplied_in_float32() -> None:
     target = replace(NATIVE, subgroup_size=32, tuning={"weights": "shuffle"})
     assert set(added(compiler.compile(layers(), target))) == {"float"}
+
+
+def test_sums_of_integers_stay_float32() -> None:
+    plain, step = layers(), EpilogueOp("whole")
+    nodes = (
+        replace(node, epilogue=(*node.epilogue, step)) if node.op == "conv_2d" else node
+        for node in plain.nodes
+    )
+    assert added(compiler.compile(plain, NATIVE))[-1] == "half"
+    assert set(added(compiler.compile(replace(plain, nodes=tuple(nodes)), NATIVE))) == {"float"}
 
 
 def test_small_layers_gain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

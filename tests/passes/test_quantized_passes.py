@@ -294,8 +294,7 @@ def steps(*ops: str, start: int = 5) -> tuple[EpilogueOp, ...]:
         ("fully_connected", (0, 1), steps("add", "mul", "add"), True),
         ("fully_connected", (0, 1), steps("add", "mul", "add", "mul"), False),
         ("fully_connected", (0, 1), (*steps("add", "mul", "add"), EpilogueOp("relu")), True),
-        ("fully_connected", (0, 1), steps("requantize"), False),  # integers already
-        ("fully_connected", (0, 1), steps("rescale", "add"), False),
+        ("fully_connected", (0, 1), (EpilogueOp("whole"),), True),
         ("fully_connected", (0, None), (), False),
         ("fully_connected", (0,), (), False),
         ("depthwise_conv_2d", (0, 1), (), False),  # its outputs come last

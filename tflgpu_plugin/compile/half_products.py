@@ -17,7 +17,7 @@ from math import frexp
 
 import numpy as np
 
-from tflgpu_plugin import ops
+from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import error_sensitivity, precision
 from tflgpu_plugin.compile.precision import Memory
 from tflgpu_plugin.ir import Array, Node, Pack
@@ -49,7 +49,7 @@ def candidates(low: Lowering, memory: Memory) -> dict[int, tuple[object, Constan
 
 
 def _able(launch: Launch) -> bool:
-    exact = any(s.spread == "rows" for some in launch.epilogue.values() for s in some)
+    exact = kernels.sums_integers(launch.node.epilogue)
     return launch.variant.get("run") is not None and not launch.variant["shared"] and not exact
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import FOLDED, Graph, Node, Refusal
+from tflgpu_plugin.ir.quantization import EXACT_INTEGERS
 from tflgpu_plugin.passes.quant.dequantize import folded
 
 Refusals = Mapping[int, Refusal]
@@ -29,7 +30,6 @@ UNWRITTEN = Refusal(
     "It reads {!r}, which {} computes on the CPU from constants alone: the host may keep that "
     "tensor as a weight of its own and never write it.",
 )
-EXACT = 1 << 24  # float32 has every integer up to here
 INEXACT = Refusal(
     "result.inexact",
     "Its sums may reach {:,.0f}; sums beyond 2^24 are supported only where all readers are casts "
@@ -105,7 +105,9 @@ def written_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
 def exact_products(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
     """Sums of products of integers that may exceed 2^24 are read by casts to floats only, where the
     hosts round them, too."""
-    sums = {n.outputs[0]: n for n in graph.nodes if float(n.attributes.get("bound", 0)) > EXACT}
+    sums = {
+        n.outputs[0]: n for n in graph.nodes if float(n.attributes.get("bound", 0)) > EXACT_INTEGERS
+    }
     if not sums:
         return {}
     readers, found = graph.consumers(), dict[int, Refusal]()

@@ -19,6 +19,7 @@ from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Ten
 STORED = ("i8", "u8")
 SHORT = "i16"  # a real number in TFLite, whose zero point is 0
 WIDER = ("i16", "u16", "i32", "i64")  # real numbers with the rounding EVEN, else plain integers
+EXACT_INTEGERS = 1 << 24  # float32 has every integer up to here
 COUNTS = ("i32", "i64")  # plain integers, such as indices
 INT32 = np.iinfo(np.int32)  # the range of integers on the device
 EVEN = "even"

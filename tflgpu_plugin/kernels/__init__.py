@@ -48,22 +48,22 @@ from tflgpu_plugin.kernels.accessors import EIGHT, Operand
 from tflgpu_plugin.kernels.bodies import Variant, body
 from tflgpu_plugin.kernels.epilogue import (
     EPILOGUE_OPS,
-    EXACT,
     ROWS,
     FusedEpilogueOp,
     expression,
     pairwise,
+    sums_integers,
 )
 
 __all__ = (
     "EIGHT",
     "EPILOGUE_OPS",
-    "EXACT",
     "ROWS",
     "FusedEpilogueOp",
     "Operand",
     "expression",
     "pairwise",
+    "sums_integers",
 )
 
 UNIFORM_BYTES = 256

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from tflgpu_plugin.ir.graph import EpilogueOp
 
 # WGSL of each epilogue op: `v` (vec4f) is the value, `e` the second operand if any, `$0`, `$1` ...
 # the parameters (f32 in the uniform block, so that all values share a pipeline). Formulas are those
@@ -113,10 +115,15 @@ EPILOGUE_OPS: dict[str, str] = {
 # Number of rows, for ops whose operand is a matrix [rows, channels].
 ROWS = {"requantize": 5, "requantize_small": 5, "requantize_once": 5, "rescale": 3}
 
-# Steps after sums of integers, which must be exact.
 EXACT = {*ROWS, "whole"}
 
 _PARAMETER = re.compile(r"\$(\d+)")
+
+
+def sums_integers(epilogue: Iterable[EpilogueOp]) -> bool:
+    """Whether the steps follow a sum of integers, which must be exact: float16 sums and Winograd
+    transforms are not."""
+    return any(step.op in EXACT for step in epilogue)
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,19 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, short
-from tflgpu_plugin.ir.quantization import along, fixed_point, parameters, quantized
+from tflgpu_plugin.ir.quantization import (
+    EXACT_INTEGERS,
+    along,
+    fixed_point,
+    parameters,
+    quantized,
+)
 from tflgpu_plugin.ops.lowering import Kernel, Lowering
 from tflgpu_plugin.ops.quantized import row
 from tflgpu_plugin.ops.table import Op, Short
 
 SIZE = 16  # bits of a number
 DIGITS = (8, 4)  # bits that a digit may have, fewest digits first
-EXACT = 1 << 24  # float32 holds integers up to this
 FRACTION = 53  # bits of float64
 LAST_SHIFT = 46  # largest power of two for a factor of 15 bits
 
@@ -50,7 +55,7 @@ def digit_bits(weights: Array, axis: int) -> int | None:
     exactly; None where it always may."""
     others = tuple(k for k in range(weights.ndim) if k != axis % weights.ndim)
     largest = int(np.abs(weights.astype(np.int64)).sum(axis=others).max(initial=0))
-    return next((bits for bits in DIGITS if largest << (bits - 1) <= EXACT), None)
+    return next((bits for bits in DIGITS if largest << (bits - 1) <= EXACT_INTEGERS), None)
 
 
 def reduced(factors: Array) -> tuple[Array, Array]:

@@ -60,8 +60,8 @@ def patches(rows: Span, columns: Span) -> tuple[int, int]:
 
 def suits(c: Convolution) -> bool:
     """Whether this convolution can be computed in this form."""
-    if not c.flat or c.x[3] < DEEP or any(each.op in kernels.EXACT for each in c.node.epilogue):
-        return False  # integer sums must stay exact
+    if not c.flat or c.x[3] < DEEP or kernels.sums_integers(c.node.epilogue):
+        return False
     plain = all(axis.stride == axis.dilation == 1 for axis in c.axes)
     if c.filters[1:3] != (3, 3) or c.groups > 1 or not plain or not c.constant:
         return False

@@ -29,10 +29,7 @@ TRANSFORM = 12 * 4  # multiply-adds of transforming six vec4
 
 def suits(c: Convolution) -> bool:
     """Whether this convolution can be computed in this form."""
-    exact = any(
-        each.op in kernels.EXACT for each in c.node.epilogue
-    )  # integer sums must stay exact
-    if not c.flat or exact or not c.constant:
+    if not c.flat or kernels.sums_integers(c.node.epilogue) or not c.constant:
         return False
     blocks, columns = _blocks(c.filters), c.columns
     size = blocks.count * blocks.block_vectors * VECTOR_BYTES

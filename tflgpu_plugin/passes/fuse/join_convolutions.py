@@ -83,7 +83,7 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
         return None
     if not _is_small(geometry(made)) or weights.shape[-1] != x[-1] or e.tensors[output].counted:
         return None
-    if any(each.op in kernels.EXACT for each in node.epilogue):
+    if kernels.sums_integers(node.epilogue):
         return None
     given = [each.tensor for each in node.epilogue if each.tensor is not None]
     found = [e.per_channel(tensor, output) for tensor in given]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tflgpu_plugin import kernels, ops
+from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -30,10 +30,9 @@ def keep_integer_weights(graph: Graph) -> Graph:
 
 def may_be_whole(node: Node) -> bool:
     operands = [each.tensor for each in node.epilogue if each.tensor is not None]
-    summed = any(each.op in kernels.EXACT for each in node.epilogue)  # weights are integers already
     weights = ops.weights(node)
     dense = weights and weights.axis == 0 and len(node.inputs) > 1 and node.inputs[1] is not None
-    bare = not summed and ops.bias(node) is None  # the scale becomes the first epilogue op
+    bare = ops.bias(node) is None  # the scale becomes the first epilogue op
     return bool(dense) and bare and len(operands) <= MOST_OPERANDS
 
 
@@ -56,10 +55,12 @@ def _scaled(e: Rewriter, node: Node, weights: Tensor, numbers: Array) -> Node:
     assert weights.quantization is not None
     scale = weights.quantization.scale
     index = e.add(requantize.retyped(weights, numbers))
-    if len(scale) == 1:
-        step = EpilogueOp("mul", None, (float(np.float32(scale[0])),))
+    if set(scale) == {1.0}:
+        steps: tuple[EpilogueOp, ...] = ()
+    elif len(scale) == 1:
+        steps = (EpilogueOp("mul", None, (float(np.float32(scale[0])),)),)
     else:
-        step = EpilogueOp("mul", e.constant(np.array(scale, np.float32)))
+        steps = (EpilogueOp("mul", e.constant(np.array(scale, np.float32))),)
     return replace(
-        node, inputs=(node.inputs[0], index, *node.inputs[2:]), epilogue=(step, *node.epilogue)
+        node, inputs=(node.inputs[0], index, *node.inputs[2:]), epilogue=(*steps, *node.epilogue)
     )
