@@ -2,7 +2,7 @@
 
 Usage: python tools/check.py [daily|rest] [STEP...] [-- PYTEST ARGUMENTS]; without steps, all of
 them in order. `make test` runs `daily`, which takes some minutes: the quick steps, and a share of
-the tests of four long ones. `make test-rest` runs what it leaves out, and `make test-all`
+the tests of the long ones. `make test-rest` runs what it leaves out, and `make test-all`
 everything. The output of a step is in build/check; that of a step that fails is shown.
 """
 
@@ -24,6 +24,7 @@ SHADERS, TOTALITY = "tests/ops/test_shader_lint.py", "tests/ops/test_totality.py
 SUITE, MODELS = "conformance", "conformance/test_models.py"
 NETWORKS = "conformance/test_networks.py"
 QUICK = (SUITE, "--strict", "--dtype", "all")
+COMPILED = (SUITE, "--host", "litert", "-k", "test_graph_cases or test_ops")
 LOGS = ROOT / "build/check"
 SHOWN = 400  # lines of the output of a step that failed
 # The parts of a long step's tests that `daily` and `rest` run.
@@ -147,6 +148,7 @@ def steps() -> list[Step]:
                 part="rest"),
         _pytest("quick", "conformance, the quick part", *QUICK, *parallel, mark="quick",
                 part="both"),
+        _pytest("litert", "a sample, in LiteRT's CompiledModel", *COMPILED, *parallel, part="both"),
         Step("worst", "a sample, on a driver as inexact as WGSL permits",
              (PYTHON, "tools/worst.py", "--modes", "low,random", "--sample", "40"), _modes, {},
              "rest"),
