@@ -23,7 +23,8 @@ NAMES: dict[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BOOL: "bool",
     TensorProto.INT8: "i8", TensorProto.UINT8: "u8", TensorProto.INT16: "i16",
     TensorProto.UINT16: "u16", TensorProto.INT32: "i32",
-    TensorProto.INT64: "i64", TensorProto.BFLOAT16: "bf16",
+    TensorProto.INT64: "i64", TensorProto.BFLOAT16: "bf16", TensorProto.UINT32: "u32",
+    TensorProto.UINT64: "u64",
 }  # fmt: skip
 DOMAINS = ("", "ai.onnx")
 INDICES = ("i32", "i64")

@@ -1,6 +1,6 @@
-"""Seeded ONNX graphs of integers: int32, int64, bools that they are compared to, and floats
+"""Seeded ONNX graphs of integers of 32 and 64 bits, bools that they are compared to, and floats
 that they are cast to. numpy computes the values while a graph is made, so that none exceeds int32:
-beyond it, the results of hosts are undefined (int32), or our run fails (int64)."""
+beyond it, the results of hosts are undefined (int32), or our run fails (other types)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ MAX_ELEMENTS = 4000
 KINDS: dict[np.dtype[Any], int] = {
     np.dtype(np.int32): TensorProto.INT32,
     np.dtype(np.int64): TensorProto.INT64,
+    np.dtype(np.uint32): TensorProto.UINT32,
+    np.dtype(np.uint64): TensorProto.UINT64,
     np.dtype(np.bool_): TensorProto.BOOL,
     np.dtype(np.float32): TensorProto.FLOAT,
 }
+
+
+SIGNED, UNSIGNED = ("int32", "int64"), ("uint32", "uint64")
 
 
 class Unfit(Exception):
@@ -66,8 +71,8 @@ class Drawing:
             raise Unfit
         return self.chance.choice(found[-4:] if self.chance.random() < 0.7 else found)
 
-    def whole(self) -> str:
-        return self.pick("int32", "int64")
+    def whole(self, *more: str) -> str:
+        return self.pick(*SIGNED, *more)
 
     def like(self, name: str) -> str:
         """Returns a value to combine with this one: of its type, in a shape that broadcasts; or a
@@ -80,6 +85,7 @@ class Drawing:
         shape = tuple(self.chance.choice((1, extent)) for extent in shape)
         data = self.numbers.integers(1, self.chance.choice((3, 1000, 2**30)), shape)
         data = data * self.numbers.choice((-1, 1), shape)
+        data = np.abs(data) if given.dtype.kind == "u" else data
         name = self.const(data, given.dtype)
         self.values[name] = data.astype(given.dtype)
         return name
@@ -88,7 +94,7 @@ class Drawing:
         """Adds a node and returns its result. Raises Unfit."""
         found = [np.asarray(result) for result in results]
         for value in found:
-            large = value.size and value.dtype.kind in "if" and np.abs(value.astype(float)).max()
+            large = value.size and value.dtype.kind in "iuf" and np.abs(value.astype(float)).max()
             if value.size > MAX_ELEMENTS or value.ndim > 5 or not value.size or large > INT32.max:
                 raise Unfit
         names = [self.name(op.lower()) for _ in found]
@@ -126,24 +132,27 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _wide(data: Array) -> Array:
-    return data.astype(np.int64) if data.dtype.kind == "i" else data
+    return data.astype(np.int64) if data.dtype.kind in "iu" else data
 
 
 def arithmetic(d: Drawing) -> None:
-    a = d.whole()
+    a = d.whole(*UNSIGNED)
     b, op = d.like(a), d.chance.choice([*ARITHMETIC, *BITS])
     x, y = _wide(d.values[a]), _wide(d.values[b])
     result = (ARITHMETIC | BITS)[op](x, y)
     if np.abs(result.astype(float)).max(initial=0) > INT32.max:
         raise Unfit
+    if d.values[a].dtype.kind == "u" and result.min(initial=0) < 0:
+        raise Unfit
     d.add(op, (a, b), result.astype(d.values[a].dtype))
 
 
 def quotient(d: Drawing) -> None:
-    a = d.whole()
+    a = d.whole(*UNSIGNED)
     held = d.values[a]
     data = d.numbers.integers(1, d.chance.choice((4, 5000)), held.shape[-1:] or (1,))
     data = data * d.numbers.choice((-1, 1), data.shape)
+    data = np.abs(data) if held.dtype.kind == "u" else data
     b, x, y = d.const(data, held.dtype), _wide(held), data
     op = d.chance.choice(("Div", "Mod", "fmod"))
     if op == "Div":
@@ -165,22 +174,27 @@ def power(d: Drawing) -> None:
 
 
 def unary(d: Drawing) -> None:
-    a, op = d.whole(), d.chance.choice(("Neg", "Abs", "Sign", "Relu", "Clip", "BitwiseNot"))
+    a = d.whole(*UNSIGNED)
     x = d.values[a]
+    signed = ("Neg", "Abs", "Relu", "BitwiseNot") if x.dtype.kind == "i" else ()
+    op = d.chance.choice(("Sign", "Clip", *signed))
     if op == "Clip":
-        low, high = sorted(int(n) for n in d.numbers.integers(-(2**25), 2**25, 2))
+        least = -(2**25) if signed else 0
+        low, high = sorted(int(n) for n in d.numbers.integers(least, 2**25, 2))
         reads = (a, d.const(low, x.dtype), d.const(high, x.dtype))
         d.add("Clip", reads, np.clip(x, low, high).astype(x.dtype))
         return
     if op == "Relu" and x.dtype != np.int32:
         raise Unfit
-    found = {"Neg": -x, "Abs": np.abs(x), "Sign": np.sign(x), "Relu": np.maximum(x, 0),
-             "BitwiseNot": ~x}  # fmt: skip
-    d.add(op, (a,), found[op].astype(x.dtype))
+    found: dict[str, Callable[[Array], Array]] = {
+        "Neg": np.negative, "Abs": np.abs, "Sign": np.sign, "Relu": lambda n: np.maximum(n, 0),
+        "BitwiseNot": np.invert,
+    }  # fmt: skip
+    d.add(op, (a,), found[op](x).astype(x.dtype))
 
 
 def relation(d: Drawing) -> None:
-    a = d.whole()
+    a = d.whole(*UNSIGNED)
     b, op = d.like(a), d.chance.choice([*RELATIONS])
     d.add(op, (a, b), RELATIONS[op](d.values[a], d.values[b]))
 
@@ -197,7 +211,7 @@ def logic(d: Drawing) -> None:
 
 
 def where(d: Drawing) -> None:
-    a = d.whole()
+    a = d.whole("uint32")  # the CPU provider has no kernel of uint64
     found = [n for n, v in d.values.items() if v.dtype == bool and _fits(v, d.values[a])]
     if not found:
         raise Unfit
@@ -207,10 +221,12 @@ def where(d: Drawing) -> None:
 
 
 def cast(d: Drawing) -> None:
-    a = d.pick("int32", "int64", "bool", "float32")
+    a = d.whole(*UNSIGNED, "bool", "float32")
     kind = d.chance.choice([k for k in KINDS if k != d.values[a].dtype])
     x = d.values[a]
-    if x.dtype == np.float32 and kind.kind == "i" and np.abs(x).max(initial=0) > 2.0**31 - 256:
+    if x.dtype == np.float32 and kind.kind in "iu" and np.abs(x).max(initial=0) > 2.0**31 - 256:
+        raise Unfit
+    if kind.kind == "u" and x.dtype.kind in "if" and x.min(initial=0) < 0:
         raise Unfit
     d.add("Cast", (a,), x.astype(kind), to=KINDS[kind])
 
@@ -253,7 +269,7 @@ def best(d: Drawing) -> None:
 
 def taken(d: Drawing) -> None:
     """Adds a Gather with indices that are not constant."""
-    a, i = d.pick("int32", "int64", "float32", "bool"), d.pick("int64", "int32")
+    a, i = d.whole(*UNSIGNED, "float32", "bool"), d.whole()
     x, places = d.values[a], d.values[i]
     if not x.ndim or places.ndim + x.ndim > 5:
         raise Unfit
@@ -276,7 +292,7 @@ def enlarged(d: Drawing) -> None:
 
 
 def moved(d: Drawing) -> None:
-    a = d.pick("int32", "int64", "bool")
+    a = d.whole(*UNSIGNED, "bool")
     x = d.values[a]
     op = d.chance.choice(("Transpose", "Reshape", "Slice", "Pad", "Tile", "Concat", "Unsqueeze"))
     if not x.ndim:
@@ -299,7 +315,7 @@ def moved(d: Drawing) -> None:
         if x.dtype == bool:
             raise Unfit
         sides = d.numbers.integers(0, 3, (2, x.ndim))
-        value = int(d.numbers.integers(-(2**30), 2**30))
+        value = int(d.numbers.integers(0 if x.dtype.kind == "u" else -(2**30), 2**30))
         reads = (a, d.const(sides.reshape(-1), np.int64), d.const(value, x.dtype))
         d.add(op, reads, np.pad(x, sides.T, constant_values=value))
     elif op == "Tile":
@@ -325,7 +341,8 @@ def build(seed: int) -> Made:
     for k in range(d.chance.choice((1, 2))):
         shape = tuple(d.chance.choice((1, 2, 3, 4, 5, 8, 9)) for _ in range(d.chance.randint(1, 4)))
         low, high = d.chance.choice(((-5, 6), (-3000, 3000), (-(2**31), 2**31)))
-        kind = d.chance.choice(("int32", "int64"))
+        kind = d.chance.choice((*SIGNED, *UNSIGNED))
+        low = 0 if kind in UNSIGNED else low
         d.values[f"x{k}"] = d.numbers.integers(low, high, shape).astype(kind)
     inputs = [*d.values]
     wanted = d.chance.choice((2, 4, 8, 14))

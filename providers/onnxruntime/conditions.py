@@ -5,7 +5,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMPY_DTYPES, Condition, Refusal, Unfit, needs
+from tflgpu_plugin.ir import (
+    BFLOAT16,
+    COUNTS,
+    NUMPY_DTYPES,
+    UNSIGNED,
+    WHOLE,
+    Condition,
+    Refusal,
+    Unfit,
+    needs,
+)
 from tflgpu_plugin.providers import COUNTED, Builder, shaped, without_kernel
 
 from . import fused_operators
@@ -13,7 +23,7 @@ from .host import DTYPES
 from .quantize import U8
 
 REAL = ("f32", "f16", "bool", *COUNTS)
-CAST = (*REAL, *COUNTED, BFLOAT16)
+CAST = (*REAL, *UNSIGNED, *COUNTED, BFLOAT16)
 
 
 # ---- what every node needs -----------------------------------------------------------------------
@@ -40,8 +50,8 @@ def constant(e: Builder) -> Refusal | None:
 
 
 def kernels(e: Builder) -> Refusal | None:
-    """bfloat16 inputs are read only by operators whose row lists the type, as only for these the
-    host has kernels. Nodes that are evaluated before a run may read any."""
+    """Inputs of bfloat16, uint32 and uint64 are read only by operators whose row lists the type,
+    as only for these the host has kernels. Nodes that are evaluated before a run may read any."""
     if e.known_limit:
         return None
     held = (e.tensors.table[t] for t in e.inputs if t is not None)
@@ -77,7 +87,7 @@ EVERY: tuple[Condition, ...] = (
 REMAINDER = needs(
     "attribute.unsupported",
     "The attribute fmod = 1, integer operands, or opset 28.",
-    lambda e: bool(e.integer("fmod")) or e.dtype() in (*COUNTS, *COUNTED) or e.version >= 28,
+    lambda e: bool(e.integer("fmod")) or e.dtype() in (*WHOLE, *COUNTED) or e.version >= 28,
 )
 
 
@@ -94,8 +104,8 @@ EXPONENTS = needs(
 
 
 def castable(e: Builder) -> Refusal | None:
-    """Requires input and result of float32, float16, bfloat16, bool, int32, int64, or integers of 8
-    or 16 bits."""
+    """Requires input and result of float32, float16, bfloat16, bool, or integers of 8 to 64
+    bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
     types = NUMPY_DTYPES if e.known_limit else CAST

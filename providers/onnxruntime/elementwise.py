@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, WHOLE
 from tflgpu_plugin.providers import Builder
 
 
@@ -32,7 +32,7 @@ def average(e: Builder) -> int:
 def clip(e: Builder) -> int:
     """Builds Clip; the bounds of ReLU, ReLU6 and ReLU-1-to-1 become these ops."""
     bounds = e.get(1), e.get(2)
-    if e.dtype() in COUNTS or not e.known(*bounds):
+    if e.dtype() in WHOLE or not e.known(*bounds):
         y = e.x()
         for op, bound in zip(("maximum", "minimum"), bounds, strict=True):
             y = y if bound is None else e.add(op, y, bound, nan=True)
@@ -106,7 +106,7 @@ def gelu(e: Builder) -> int:
 
 def raises(e: Builder) -> dict[str, Any]:
     """Returns the attributes of a division or remainder: integer division by zero fails the run."""
-    return {"raises": True} if e.dtype() in COUNTS else {}
+    return {"raises": True} if e.dtype() in WHOLE else {}
 
 
 def modulo(e: Builder) -> int:

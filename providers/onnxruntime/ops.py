@@ -39,7 +39,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Abs", "abs", (6, 13), small=True),
     row("Acos", "acos", (7, 22)),
     row("Acosh", "acosh", (9, 22)),
-    row("Add", "add", (7, 14), TWO, listed=BOTH, small=True),
+    row("Add", "add", (7, 14), TWO, listed=BOTH, small=True, unsigned=True),
     row("Affine", "mul", (1, 1), by=ew.affine),
     row(
         "AffineGrid", "matmul", (20, 20), "value shape!", *resizing.TURNED, by=resizing.affine_grid,
@@ -73,13 +73,14 @@ _ROWS: tuple[HostOp, ...] = (
         "BitShift", "left_shift", (11, 28), TWO, by=narrow_integers.also(ew.bit_shift),
         types="i8 u8 i16 u16 i32",
     ),
-    row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True),
+    row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True, unsigned=True),
     row("BitwiseNot", "bitwise_not", (18, 18), small=True),
-    row("BitwiseOr", "bitwise_or", (18, 18), TWO, small=True),
-    row("BitwiseXor", "bitwise_xor", (18, 18), TWO, small=True),
+    row("BitwiseOr", "bitwise_or", (18, 18), TWO, small=True, unsigned=True),
+    row("BitwiseXor", "bitwise_xor", (18, 18), TWO, small=True, unsigned=True),
     row(
         "Cast", "cast", (6, 28), "value", conditions.castable, by=quantized.cast,
         types=f"f32 f16 bool {COUNTS} {' '.join(narrow_integers.TYPES)}", bfloat16=True,
+        unsigned=True,
     ),
     row(
         "CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like,
@@ -87,7 +88,10 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Ceil", "ceil", (6, 13)),
     row("Celu", "celu", (12, 28)),
-    row("Clip", "clip", (6, 13), "value low? high?", by=ew.clip, listed=BOTH, small=True),
+    row(
+        "Clip", "clip", (6, 13), "value low? high?", by=narrow_integers.also(ew.clip), listed=BOTH,
+        types=f"f32 f16 {COUNTS} {' '.join(narrow_integers.TYPES)}", unsigned=True,
+    ),
     row(
         "Col2Im", "reduce_sum", (18, 18), "value shape! shape!", *image_regions.COLUMNS,
         by=image_regions.col2im, types="f32 f16",
@@ -128,7 +132,7 @@ _ROWS: tuple[HostOp, ...] = (
         blockwise.along, by=quantize.dequantize_linear, types=rows.WIDE, listed=BOTH,
         bounds="opens",
     ),
-    row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True),
+    row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True, unsigned=True),
     row(
         "Dropout", "reshape", (7, 22), "value ratio? training_mode!?", conditions.NOTHING_DROPPED,
         by=rearranging.same, gives="value", listed=BOTH,
@@ -141,7 +145,7 @@ _ROWS: tuple[HostOp, ...] = (
         fragile=True,
     ),
     row("Elu", "elu", (6, 22)),
-    row("Equal", "equal", (7, 19), TWO, makes=("bool",), small=True),
+    row("Equal", "equal", (7, 19), TWO, makes=("bool",), small=True, unsigned=True),
     row("Erf", "erf", (9, 13)),
     row("EyeLike", "cast", (9, 22), "value", indexing.EYE, by=indexing.eye),
     row("Exp", "exp", (6, 13), listed=CURRENT),
@@ -171,8 +175,11 @@ _ROWS: tuple[HostOp, ...] = (
         by=ew.lp_pool_all,
     ),
     row("GlobalMaxPool", "reduce_max", (1, 22), "value", windows.SPATIAL, by=ew.pool_all),
-    row("Greater", "greater", (7, 13), TWO, makes=("bool",), small=True),
-    row("GreaterOrEqual", "greater_equal", (12, 16), TWO, makes=("bool",), small=True),
+    row("Greater", "greater", (7, 13), TWO, makes=("bool",), small=True, unsigned=True),
+    row(
+        "GreaterOrEqual", "greater_equal", (12, 16), TWO, makes=("bool",), small=True,
+        unsigned=True,
+    ),
     row(
         "GroupNormalization", "layer_normalization", (18, 21), NORMED, conditions.GROUPS,
         by=matmul_norm.group_norm,
@@ -203,8 +210,8 @@ _ROWS: tuple[HostOp, ...] = (
         by=matmul_norm.layer_norm, rounds=True,
     ),
     row("LeakyRelu", "leaky_relu", (6, 16)),
-    row("Less", "less", (7, 13), TWO, makes=("bool",), small=True),
-    row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True),
+    row("Less", "less", (7, 13), TWO, makes=("bool",), small=True, unsigned=True),
+    row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True, unsigned=True),
     row("Log", "log", (6, 13)),
     row("LogSoftmax", "log_softmax", (1, 13), by=ew.over_axis()),
     row("LpNormalization", "lp_normalization", (1, 22), axis=-1, p=2),
@@ -217,7 +224,10 @@ _ROWS: tuple[HostOp, ...] = (
         "MatMulInteger", "matmul", (10, 10), "value weights zero_point? zero_point?",
         by=quantized.matmul_integer, types=f"{rows.WHOLE} i32",
     ),
-    row("Max", "maximum", (6, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True),
+    row(
+        "Max", "maximum", (6, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True,
+        unsigned=True,
+    ),
     row(
         "MaxPool", "max_pool_2d", (1, 22), "value", *windows.POOL, image=True,
         derived=windows.pooling, ceil_mode=False, gives="value", listed=BOTH,
@@ -232,10 +242,16 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Mean", "add", (6, 13), MANY, by=ew.average),
     row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), by=matmul_norm.mean_variance),
-    row("Min", "minimum", (6, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True),
+    row(
+        "Min", "minimum", (6, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True,
+        unsigned=True,
+    ),
     row("Mish", "mish", (18, 22)),
-    row("Mod", "fmod", (10, 28), TWO, conditions.REMAINDER, by=ew.modulo, small=True),
-    row("Mul", "mul", (7, 14), TWO, listed=BOTH, small=True),
+    row(
+        "Mod", "fmod", (10, 28), TWO, conditions.REMAINDER, by=ew.modulo, small=True,
+        unsigned=True,
+    ),
+    row("Mul", "mul", (7, 14), TWO, listed=BOTH, small=True, unsigned=True),
     row("Neg", "neg", (6, 13), small=True),
     row(
         "NonZero", "nonzero", (9, 13), "value", counted_results.RANKED, by=counted_results.nonzero,
@@ -326,7 +342,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Selu", "selu", (6, 22)),
     row("Shrink", "shrink", (9, 9)),
     row("Sigmoid", "logistic", (6, 13), listed=BOTH),
-    row("Sign", "sign", (9, 13), by=ew.sign, small=True, rounds=True),
+    row("Sign", "sign", (9, 13), by=ew.sign, small=True, unsigned=True, rounds=True),
     row(
         "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
         operand_shapes.scale_and_bias, by=matmul_norm.rms_norm, rounds=True,
@@ -350,7 +366,7 @@ _ROWS: tuple[HostOp, ...] = (
         bfloat16=True),
     row("STFT", "matmul", (17, 17), "value count value? count?", spectral.framed,
         by=spectral.stft, fragile=True),
-    row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True),
+    row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True, unsigned=True),
     row("Sum", "add", (6, 13), MANY, by=ew.pairwise(), listed=BOTH),
     row("Swish", "swish", (24, 24)),
     row("Tan", "tan", (7, 22)),
@@ -377,7 +393,7 @@ _ROWS: tuple[HostOp, ...] = (
         "Upsample", "resize", (7, 10), "value factors?", *resizing.UPSAMPLE, by=resizing.resize,
         listed=BOTH,
     ),
-    row("Where", "where", (9, 16), "condition value value", small=True),
+    row("Where", "where", (9, 16), "condition value value", small=True, unsigned=True),
     row("Xor", "logical_xor", (7, 7), TWO),
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, COUNTS, NUMBERS, Array, Condition, Unfit, asks
+from tflgpu_plugin.ir import BFLOAT16, NUMBERS, WHOLE, Array, Condition, Unfit, asks
 from tflgpu_plugin.providers import COUNTED, Builder
 
 from . import attention, narrow_integers
@@ -180,13 +180,13 @@ def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
 
 def cast(e: Builder) -> int:
     """Builds Cast between float32, float16 (computed as float32), bfloat16, bool (stored as 0.0 and
-    1.0), and integers of 8, 16, 32 and 64 bits."""
+    1.0), and integers of 8 to 64 bits."""
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
     if wanted in COUNTED and wanted != held:
         return narrow_integers.stored(e, narrow_integers.int32(e, x), wanted)
     if held in COUNTED and wanted != held:
         x, held = e.numbers(x), "f32"
-    if wanted in (held, "f32", "f16") and held not in (*COUNTS, BFLOAT16):
+    if wanted in (held, "f32", "f16") and held not in (*WHOLE, BFLOAT16):
         return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
     return e.add("cast", x, dtype=wanted)
 

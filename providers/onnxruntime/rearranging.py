@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import (
-    COUNTS,
+    WHOLE,
     Impossible,
     Refusal,
     Unfit,
@@ -184,7 +184,7 @@ def pad(e: Builder) -> int:
         x = cut(e, x, [slice(larger(0, -b), n - larger(0, -a)) for (b, a), n in sides])
         pairs = [(larger(before, 0), larger(after, 0)) for before, after in pairs]
     filling = e.const(e.scalar(2, "value", 0.0))
-    if e.dtype(x) in COUNTS:
+    if e.dtype(x) in WHOLE:
         filling = e.x(2) if e.has(2) else e.const(0, np.int32)
     table = e.index(np.array(pairs, object if is_symbolic(chain(*pairs)) else np.int64))
     return e.add("pad", x, table, filling, mode=mode)

@@ -32,7 +32,7 @@ LISTS = ("shape", "count", "repeats")  # roles of operands that are read at impo
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 
-FACTS = ("bounds", "bfloat16", "rounds", "fragile")  # of HostOp
+FACTS = ("bounds", "bfloat16", "unsigned", "rounds", "fragile")  # of HostOp
 
 
 def row(
@@ -44,12 +44,14 @@ def row(
     `listed` the editions of the documentation with the TFLite operator that a converter makes of
     this one. `small`: integers of 8 and 16 bits are supported, too. `bfloat16`: so is this type,
     for which onnxruntime's CPU provider has kernels; with `rounds` they compute in float32 and
-    round. See HostOp for `fragile`."""
+    round. `unsigned`: so are uint32 and uint64, by default of ops that move elements. See HostOp
+    for `fragile`."""
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
     small = more.pop("small", False)
     facts = {name: more.pop(name) for name in FACTS if name in more}
     facts["bfloat16"] = bool(facts.get("bfloat16") or facts.get("rounds"))
+    facts["unsigned"] = bool(facts.get("unsigned", op in op_rows() and op_rows()[op].moves))
     made = by or declared(**dict(unary.PARAMETERS.get(op, ())) | more)
     if small:
         own = op_rows()[op].types

@@ -19,6 +19,7 @@ from tflgpu_plugin.ir import (
     COUNTS,
     OTHER,
     SHORT,
+    UNSIGNED,
     HostOp,
     Target,
     quirks as known,
@@ -120,7 +121,8 @@ def _types(row: HostOp, *more: str) -> tuple[str, ...]:
     found = row.types or (*ops.rows()[row.op].types, *more)
     plain = dict.fromkeys(name for name in found if name != BFLOAT16)
     short = (SHORT,) if row.short else ()
-    return (*dict.fromkeys((*plain, *short)), *((BFLOAT16,) if row.bfloat16 else ()))
+    more_types = (*(UNSIGNED if row.unsigned else ()), *((BFLOAT16,) if row.bfloat16 else ()))
+    return (*dict.fromkeys((*plain, *short)), *more_types)
 
 
 def onnx_types(row: HostOp) -> tuple[str, ...]:
@@ -188,8 +190,9 @@ int16 among the types stands for real numbers, too, with a scale and the zero po
 Ranks go up to {MAX_RANK}. A node that is not claimed stays on the CPU, and a sentence says why
 (`tflgpu check MODEL.tflite`).
 
-int32 is exact over its whole range. int64 tensors are int32 on the GPU: a node with a constant
-beyond that stays on the CPU, and a run that uses such a number is done by the host's own kernels.
+int32 is exact over its whole range. int64, uint32 and uint64 tensors are int32 on the GPU: a node
+with a constant beyond that stays on the CPU, and a run that uses such a number is done by the
+host's own kernels.
 
 Nodes that depend on constants or shapes only are evaluated before a run, among them `DENSIFY` of
 sparse weights. [Rules over the graph](#rules) hold for all rows.

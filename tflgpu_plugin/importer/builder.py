@@ -29,7 +29,7 @@ from tflgpu_plugin.ir.graph import (
     Shape,
     Tensor,
 )  # fmt: skip
-from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, real
+from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, WHOLE, real
 from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
 from tflgpu_plugin.ir.symbolic import example, hashed, integer, integers, is_symbolic, symbolic
 from tflgpu_plugin.ir.target import Target
@@ -265,7 +265,7 @@ class Builder(NodeReader):
             return self.derived(tensor, "numbers", make=lambda data: data.astype(np.float32))
         if self.dtype(tensor) == "f32":
             return tensor
-        if self.dtype(tensor) in COUNTS:
+        if self.dtype(tensor) in WHOLE:
             return self.add("cast", tensor, dtype="f32")
         held = self.hold(tensor, NUMBERS)
         values = self.add("dequantize", tensor, dtype="f32")

@@ -21,6 +21,8 @@ from tflgpu_plugin.ir.quantization import (
     COUNTS,
     INT32,
     STORED,
+    UNSIGNED,
+    WHOLE,
     alike,
     is_integer,
     real,
@@ -162,8 +164,11 @@ def _unlisted(node: Node, edition: str) -> Refusal:
 
 
 def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
-    """Returns the refusal of a bfloat16 tensor if, according to the row, the host has no bfloat16
-    kernel for the operator."""
+    """Returns the refusal of a tensor of bfloat16, uint32 or uint64 if the row does not list the
+    type: the host may have no such kernel for the operator, or another answer."""
+    if tensor.dtype in UNSIGNED and row is not None and not row.unsigned:
+        types = row.types or ops.rows()[row.op].types
+        return of_other_types(tensor, row.name, type_names(of_host(types, row)))
     if tensor.dtype != BFLOAT16 or row is None or row.bfloat16:
         return None
     return Refusal(
@@ -227,14 +232,15 @@ def type_names(types: Iterable[str]) -> list[str]:
 
 
 def out_of_range(tensor: Tensor) -> Refusal | None:
-    """Returns the refusal of an int64 constant with numbers outside of int32, the type in which
-    integers are computed."""
+    """Returns the refusal of a constant with integers outside of int32, the type in which they are
+    computed."""
     data = tensor.data
-    if tensor.dtype != "i64" or data is None or not data.size:
+    if tensor.dtype not in WHOLE or data is None or not data.size:
         return None
     if in_range(data, INT32.min, INT32.max):
         return None
-    sentence = f"The constant {tensor.name!r} holds int64 numbers outside of the range of int32."
+    held = TYPE_NAMES[tensor.dtype]
+    sentence = f"The constant {tensor.name!r} holds {held} numbers outside of the range of int32."
     return Refusal("constant.out_of_range", sentence)
 
 

@@ -3,7 +3,7 @@ and outputs need.
 
 On the device a quantized tensor holds float32 values, scale * (stored - zero point); integers of 8
 and 16 bits exist only in inputs and outputs. Plain integers of these types have the quantization
-`NUMBERS`; plain int32 and int64 tensors (`is_integer`) are int32 on the device."""
+`NUMBERS`; plain int32, int64, uint32 and uint64 tensors (`is_integer`) are int32 on the device."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ SHORT = "i16"  # a real number in TFLite, whose zero point is 0
 WIDER = ("i16", "u16", "i32", "i64")  # real numbers with the rounding EVEN, else plain integers
 EXACT_INTEGERS = 1 << 24  # float32 has every integer up to here
 COUNTS = ("i32", "i64")  # plain integers, such as indices
+UNSIGNED = ("u32", "u64")  # plain integers without a sign
+WHOLE = (*COUNTS, *UNSIGNED)  # plain integers: int32 on the device
 INT32 = np.iinfo(np.int32)  # the range of integers on the device
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
@@ -57,7 +59,7 @@ def real(tensor: Tensor) -> bool:
 
 def is_integer(tensor: Tensor) -> bool:
     """Whether the tensor holds plain integers, which are int32 on the device."""
-    return tensor.dtype in COUNTS and not even(tensor)
+    return tensor.dtype in WHOLE and not even(tensor)
 
 
 def even(tensor: Tensor) -> bool:

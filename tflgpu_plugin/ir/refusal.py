@@ -41,7 +41,7 @@ CODES: Mapping[str, str] = {
     # Operands and parameters.
     "constant.required": "An input must be a constant of the model.",
     "constant.invalid": "The value of a constant is invalid for the operator.",
-    "constant.out_of_range": "A constant holds int64 numbers outside of the range of int32.",
+    "constant.out_of_range": "A constant holds integers outside of the range of int32.",
     "constant.unreadable": "A constant cannot be read: it is sparse, or damaged.",
     "input.missing": "An input that the operator needs is absent.",
     "input.unsupported": "An input of the operator is not supported, or there are too many.",

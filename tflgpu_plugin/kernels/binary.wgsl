@@ -5,8 +5,8 @@
 //               affine function of the coordinates; an operand with one channel has its lane 0 copied to all lanes
 //   rank        number of coordinates, 0 if all operands are "same"
 //   expression  f of the variables v, e and w
-//   checked     a condition that fails the run if it is true in any lane
-//   refused     the same, but only for lanes that hold channels of the tensor
+//   checked     a condition that flags the run if it is true in a lane that holds a channel of the tensor
+//   refused     the same, for operands that hosts refuse
 {% import "coordinates.wgsl" as at %}
 {% macro index(name) %}
 {% for k in range(rank) %}c{{ k }} * p.{{ name }}_k{{ k }}{{ " + " if not loop.last }}{% endfor %}
@@ -24,12 +24,14 @@
   let {{ value }} = select({{ value }}4, {{ value }}4.xxxx, p.{{ name }}_spread != 0u);
 {% endif %}
 {% endfor %}
+{% if checked or refused %}
+  let held = 4u * q + vec4u(0u, 1u, 2u, 3u) < vec4u(p.channels);
+{% endif %}
 {% if checked %}
-  if (any({{ checked }})) { put_check(0u, 1u); }
+  if (any(({{ checked }}) & held)) { put_check(0u, 1u); }
 {% endif %}
 {% if refused %}
-  let lanes = 4u * q + vec4u(0u, 1u, 2u, 3u);
-  if (any(({{ refused }}) & (lanes < vec4u(p.channels)))) { put_check(0u, 3u); }
+  if (any(({{ refused }}) & held)) { put_check(0u, 3u); }
 {% endif %}
   store_y(i, epilogue_y(q), {{ expression }});
 }

@@ -3,7 +3,8 @@
 // Variant:
 //   whole  the four lanes are adjacent in the host's buffer, aligned to four elements
 //   form   type of the host's elements: f32; bool (four bytes per word); i8 and u8 (four per word, real value scale * (stored -
-//          zero)); i16 (two per word, likewise); f16 (two per word); i32; i64 (the device stores only the lower word)
+//          zero)); i16 (two per word, likewise); f16 (two per word); i32; u32; i64 and u64 (the device
+//          stores only the lower word)
 {% set signed = "vec4u" if form == "u16" else "vec4i" %}
 {% if form in ("i8", "u8") %}
 fn real(bytes: vec4u) -> vec4f {
@@ -47,10 +48,17 @@ fn real(bytes: vec4u) -> vec4f {
   let v = vec4f(of_half(words.x, at.x), of_half(words.y, at.y), of_half(words.z, at.z), of_half(words.w, at.w));
 {% elif form == "i32" %}
   let v = bitcast<vec4i>(vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w)));
-{% elif form == "i64" %}
+{% elif form == "u32" %}
+  let v = bitcast<vec4i>(vec4u(load_raw(at.x), load_raw(at.y), load_raw(at.z), load_raw(at.w)));
+  if (any(v < vec4i())) { put_check(0u, 1u); }
+{% elif form in ("i64", "u64") %}
   let v = bitcast<vec4i>(vec4u(load_raw(2u * at.x), load_raw(2u * at.y), load_raw(2u * at.z), load_raw(2u * at.w)));
   let high = vec4u(load_raw(2u * at.x + 1u), load_raw(2u * at.y + 1u), load_raw(2u * at.z + 1u), load_raw(2u * at.w + 1u));
+{% if form == "u64" %}
+  if (any(high != vec4u()) || any(v < vec4i())) { put_check(0u, 1u); }
+{% else %}
   if (any(bitcast<vec4i>(high) != v >> vec4u(31u))) { put_check(0u, 1u); }
+{% endif %}
 {% else %}
   let word = at / 4u;
   let words = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));

@@ -3,7 +3,7 @@
 // Variant:
 //   whole    these are the four lanes of one storage vec4
 //   form     type of the host's elements: f32; bool (four bytes per word); i8 and u8 (four per word, rounded to the nearest
-//            level, saturating); i16 (two per word, likewise); f16 (two per word); i32; i64
+//            level, saturating); i16 (two per word, likewise); f16 (two per word); i32, u32; i64, u64
 //   planar   the host's buffer has channels before space
 //   aligned  the size of such a plane is a multiple of four
 {% if not whole %}
@@ -59,7 +59,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let words = float16(v);
   put_raw(2u * t, words.x);
   put_raw(2u * t + 1u, words.y);
-{% elif form == "i64" %}
+{% elif form in ("i64", "u64") %}
   for (var k = 0u; k < 4u && 4u * t + k < p.elements; k++) {
     put_raw(2u * (4u * t + k), bitcast<u32>(v[k]));
     put_raw(2u * (4u * t + k) + 1u, bitcast<u32>(v[k] >> 31u));

@@ -11,7 +11,16 @@ from itertools import groupby
 from math import prod
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import EpilogueOp, Graph, Misfit, Node, Refusal, Shape, geometry
+from tflgpu_plugin.ir import (
+    UNSIGNED,
+    EpilogueOp,
+    Graph,
+    Misfit,
+    Node,
+    Refusal,
+    Shape,
+    geometry,
+)
 from tflgpu_plugin.ir.symbolic import alike, surely_equal
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -110,7 +119,7 @@ def lower_pair(
     """Records a launch of `expression` on the inputs, broadcast to the output: WGSL over their vec4
     `v`, `e` and, with three inputs, `w`. `numbers` are further parameters that it uses. `checked`
     and `refused` are conditions over the same variables (a vec4 of bool) that flag the run as
-    failed: `checked` in any lane, `refused` only in lanes that hold channels."""
+    failed where they are true in lanes that hold channels."""
     shape = low.graph.shape(node.outputs[0])
     reads: dict[str, Access] = {}
     modes: list[str] = []
@@ -123,8 +132,9 @@ def lower_pair(
             spread[name] = operand
     rank, parameters = _slice_strides(shape, spread) if spread else (0, {})
     parameters |= numbers or {}
-    parameters |= {"channels": low.geometry(node.outputs[0]).channels} if refused else {}
     expression, checked = _with_unknown(low, node, expression, checked)
+    flags = bool(checked or refused)
+    parameters |= {"channels": low.geometry(node.outputs[0]).channels} if flags else {}
     variant = {
         "operands": list(zip(NAMES, VALUES, modes, strict=False)),
         "rank": rank,
@@ -132,7 +142,6 @@ def lower_pair(
         "checked": checked,
         "refused": refused,
     }
-    flags = bool(checked or refused)
     low.each_vector(
         Kernel("binary", parameters, variant),
         node,
@@ -156,12 +165,14 @@ def _with_unknown(low: Lowering, node: Node, expression: str, checked: str) -> t
 
 
 def overflow(low: Lowering, node: Node, whole: str) -> str:
-    """Returns a WGSL condition that is true where this integer expression exceeds int32; "" if
-    hosts compute in int32, too."""
-    if low.graph.tensors[node.outputs[0]].dtype != "i64":
+    """Returns a WGSL condition that is true where this integer expression exceeds int32, or is
+    negative and the type is unsigned; "" if hosts compute in int32, too."""
+    dtype = low.graph.tensors[node.outputs[0]].dtype
+    if dtype not in ("i64", *UNSIGNED):
         return ""
     near = re.sub(r"\b([ve])\b", r"vec4f(\1)", whole)
-    return f"beyond_int32({near}, {whole})"
+    beyond = f"beyond_int32({near}, {whole})"
+    return f"{beyond} | (({whole}) < vec4i())" if dtype in UNSIGNED else beyond
 
 
 def lower_step(low: Lowering, node: Node, step: EpilogueOp) -> None:

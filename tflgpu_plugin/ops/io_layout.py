@@ -5,10 +5,11 @@ is not converted: it uses the host's buffer. Kernels that read any strides may r
 buffer too (`Lowering.hosted`). A transpose to channels-first before an output is part of the
 output's launch.
 
-In the host's buffer float32 and int32 have a word each, int64 has two, float16, int16 and bfloat16
-share a word by two, bool, int8 and uint8 by four. On the device int64 is int32, bool is 0.0 or 1.0,
-and int8 and uint8 are the dequantized value (without quantization parameters: the number itself).
-Values too large for float16 become infinities. Raw buffers are padded to a multiple of 16 bytes, so
+In the host's buffer float32, int32 and uint32 have a word each, int64 and uint64 two, float16,
+int16 and bfloat16 share a word by two, bool, int8 and uint8 by four. On the device integers of 32
+and 64 bits are int32 (others than it holds flag the run), bool is 0.0 or 1.0, and int8 and uint8
+are the dequantized value (without quantization parameters: the number itself). Values too large for
+float16 become infinities. Raw buffers are padded to a multiple of 16 bytes, so
 that the last vec4 or word may always be accessed."""
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from tflgpu_plugin.ir.symbolic import is_single, surely_divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
-DTYPES = ("f32", "f16", "bool", "i32", "i64", "i8", "u8", "i16", "u16", BFLOAT16)
+DTYPES = ("f32", "f16", "bool", "i32", "i64", "u32", "u64", "i8", "u8", "i16", "u16", BFLOAT16)
 SHORT = ("f16", "bool", "i8", "u8", "i16", "u16", BFLOAT16)  # several elements per word
-WORDS = ("i32", "i64")  # one or two words per element
+WORDS = quantization.WHOLE  # one or two words per element
 SAME = ("f32", "i32")  # the same elements on both sides
+CHECKED = ("i64", "u32", "u64")  # of which the device has those in the range of int32
 PLAIN = (*quantization.STORED, "i16", BFLOAT16)  # allowed without quantization parameters
 FORMS = {BFLOAT16: "u16"}  # forms of kernels for dtypes without their own
 
@@ -69,7 +71,7 @@ def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
         node,
         {"raw": Access(raw, views.raw)},
         writes=("stored",),
-        checked=dtype == "i64",
+        checked=dtype in CHECKED,
     )
 
 

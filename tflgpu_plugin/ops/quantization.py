@@ -18,7 +18,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import bfloat16, quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES, Array, EpilogueOp, Graph, Node
+from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES, Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
@@ -119,6 +119,8 @@ def decompose_cast(steps: Decomposition, node: Node) -> bool:
         return _decompose_bfloat16(steps, x, source.dtype, result.dtype)
     if quantization.is_integer(source) != quantization.is_integer(result):
         return False
+    if result.dtype in quantization.UNSIGNED and source.dtype in quantization.COUNTS:
+        return False  # negative numbers have no place there
     if result.dtype == "bool" and source.dtype != "bool":
         return False
     if result.dtype in COUNTED:
@@ -155,10 +157,19 @@ def lower_cast(low: Lowering, node: Node) -> None:
     elif result.dtype == "bool":
         lower_pair(low, node, f"bool_as_f32(!(v == {zero}))")
     elif quantization.is_integer(result):
-        beyond = "!((v >= vec4f(-2147483648.0)) & (v < vec4f(2147483648.0)))"
-        lower_pair(low, node, "whole_part(v)", checked=beyond if result.dtype == "i64" else "")
+        number, beyond = _to_integer(source, result.dtype)
+        lower_pair(low, node, number, checked=beyond)
     else:
         lower_pair(low, node, "vec4f(v)")
+
+
+def _to_integer(source: Tensor, result: str) -> tuple[str, str]:
+    """Returns WGSL for a cast to an integer type, and for where the device has no such number."""
+    if quantization.is_integer(source):
+        return "v", "v < vec4i()"
+    least = "v > vec4f(-1.0)" if result in quantization.UNSIGNED else "v >= vec4f(-2147483648.0)"
+    beyond = f"!(({least}) & (v < vec4f(2147483648.0)))"
+    return "whole_part(v)", "" if result == "i32" else beyond
 
 
 def same_bits(held: str, wanted: str) -> bool:

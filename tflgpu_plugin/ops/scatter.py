@@ -21,6 +21,7 @@ import numpy as np
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.host_op import count_given
+from tflgpu_plugin.ir.quantization import UNSIGNED
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ir.target import Target
@@ -113,7 +114,7 @@ def _refuse_type(graph: Graph, tensor: int, reduction: str) -> Refusal | None:
     dtype = graph.tensors[tensor].dtype
     sums = ("add", "mul")
     if (dtype in ("bool", BFLOAT16) and reduction != "none") or (
-        dtype == "i64" and reduction in sums
+        dtype in ("i64", *UNSIGNED) and reduction in sums
     ):
         said = f"Updates of {dtype} with the reduction {reduction!r} are not supported."
         return Refusal("dtype.unsupported", said)

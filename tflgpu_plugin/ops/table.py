@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.host_op import count_given
-from tflgpu_plugin.ir.quantization import Levels
+from tflgpu_plugin.ir.quantization import WHOLE, Levels
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.attributes import Attribute, refuse_attributes
@@ -249,11 +249,12 @@ class Op:
         return self.kind == "movement" and bool(self.keeps)
 
     def takes(self, dtype: str) -> bool:
-        """Whether the op computes values of this dtype. It computes float16 as float32 and int64 as
-        int32. bfloat16 is stored as bits, which may only be moved."""
+        """Whether the op computes values of this dtype. It computes float16 as float32; int64,
+        uint32 and uint64 as int32. bfloat16 is stored as bits, which may only be moved."""
         if dtype == BFLOAT16 and self.moves:
             return True
-        return {"f16": "f32", "i64": "i32"}.get(dtype, dtype) in self.types
+        held = "i32" if dtype in WHOLE else "f32" if dtype == "f16" else dtype
+        return held in self.types
 
 
 NO_OP = Op("", lambda *_: None, lambda *_: [], lambda *_: None, "exact")
