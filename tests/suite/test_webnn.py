@@ -235,6 +235,20 @@ def test_some_operand_is_left_to_a_run(tmp_path: Path) -> None:
     assert counts == [(2, 0), (1, 1), (2, 0)]
 
 
+@pytest.mark.parametrize("text", webnn.SAID)
+def test_only_integers_beyond_int32_are_left_to_the_host(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Outcome("", "FAIL", 1, 1, f"tflgpu: {text}")
+    monkeypatch.setattr(node_tests, "run_case", lambda case, **options: found)
+    cases = _cases(
+        tmp_path,
+        _graph("abs", {"input": _of([-(2**40)], "int64")}, [_of([2**40], "int64")]),
+        _graph("abs", {"input": _of([-3], "int64")}, [_of([3], "int64")]),
+    )
+    assert [webnn.run_case(case).verdict for case in cases] == [webnn.BEYOND, "FAIL"]
+
+
 def test_a_result_farther_than_the_cpu_is_wrong() -> None:
     """Where the CPU provider misses what is expected, ours may miss it no further."""
     expected = _of([1, 2])
