@@ -124,19 +124,29 @@ NORM = needs(
 
 
 def normalizer(e: Builder) -> int:
-    """Builds Normalizer: divides each row by its norm, except where that is 0."""
+    """Builds Normalizer: divides each row by its norm, except where that is 0. The host squares
+    int32 in int32, which wraps around, and so does its magnitude of the least number."""
     x, norm, axis = real(e), e.text("norm", "MAX"), e.index([e.rank() - 1])
     if norm == "L2":  # as in the host: the root of each share, with the sign of the number
-        squares = e.add("square", x)
+        squares = _in_type(e, "square", x)
         size = e.add("reduce_sum", squares, axis, keep_dims=True)
         share = e.add("sqrt", e.add("div", squares, size))
         negative = e.add("less", x, 0.0, dtype="bool")
         y = e.add("where", negative, e.add("neg", share), share, dtype="f32")
     else:
-        op = "reduce_l1" if norm == "L1" else "reduce_max"
-        size = e.add(op, x if norm == "L1" else or_lowest(e, x), axis, keep_dims=True)
+        op = "reduce_sum" if norm == "L1" else "reduce_max"
+        parts = _in_type(e, "abs", x) if norm == "L1" else or_lowest(e, x)
+        size = e.add(op, parts, axis, keep_dims=True)
         y = e.add("div", x, size)
     return e.add("where", _equal(e, size, 0.0), x, y, dtype="f32")
+
+
+def _in_type(e: Builder, op: str, x: int) -> int:
+    """Returns a function of each input in float32, computed in int32 if that is its type; `x` is
+    the input in float32."""
+    if e.dtype() != "i32":
+        return e.add(op, x)
+    return e.add("cast", e.add(op, e.x(), dtype="i32"), dtype="f32")
 
 
 def or_lowest(e: Builder, x: int) -> int:

@@ -60,6 +60,15 @@ def test_normalizer(norm: str, dtype: str, shape: Shape) -> None:
 
 
 @pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
+def test_normalizer_of_large_integers(norm: str) -> None:
+    """Squares of int32 wrap around in the host, and so does the magnitude of the least number."""
+    least, most = -(2**31), 2**31 - 1
+    rows = [[least, 1, 2], [least, 0, 0], [most, 1, 0], [50_000, -70_000, 3], [most, most, least]]
+    x = np.array(rows, np.int32)
+    assert_same(model("Normalizer", [(5, 3)], dtype="i32", norm=norm), x)
+
+
+@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
 def test_normalizer_of_nan(norm: str) -> None:
     x = drawn("f32", (4, 5))
     x[0, 1], x[2, 0], x[3] = np.nan, np.nan, np.nan
