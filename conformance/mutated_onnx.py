@@ -2,8 +2,9 @@
 seeds [FIRST, END), damages one place in each, and runs them on the CPU provider and on ours.
 
 Before each run it prints "SEED cpu" or "SEED gpu", so that its caller knows which run crashed. Exit
-status 1 when one of them refuses what the other one runs, or when their results differ. (Results
-that the CPU provider itself leaves unwritten, for shapes that do not fit, may differ, too.)"""
+status 1 when one of them refuses what the other one runs, or when their results differ. Results in
+which the CPU provider leaves elements unwritten, such as those of a Concat with an empty input of
+another shape (seed 268), differ from run to run and are not compared."""
 
 from __future__ import annotations
 
@@ -124,6 +125,15 @@ def outcome(data: bytes, feed: list[Array], gpu: bool) -> tuple[str, list[Any], 
         return " ".join(str(error).split()) or type(error).__name__, [], on_gpu
 
 
+def written(ours: list[Any], theirs: list[Any], again: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Returns the results that are the same in both runs of the CPU provider, ours and its own."""
+    same = [
+        k for k, two in enumerate(theirs)
+        if np.asarray(two).tobytes() == np.asarray(again[k]).tobytes()
+    ]  # fmt: skip
+    return [ours[k] for k in same], [theirs[k] for k in same]
+
+
 def differs(ours: list[Any], theirs: list[Any]) -> str:
     """Returns how results differ, "" where they agree."""
     for place, (one, two) in enumerate(
@@ -157,7 +167,8 @@ def main() -> None:
         limited = any(text in alone for text in LIMITS)
         if bool(alone) != bool(ours) and not limited and (on_gpu or ours):
             sys.exit(f"{seed} gpu {title}: alone {alone!r}, with us {ours!r}")
-        if on_gpu and not limited and (text := differs(found, wanted)):
+        _, again, _ = outcome(data, feed, gpu=False)
+        if on_gpu and not limited and (text := differs(*written(found, wanted, again))):
             sys.exit(f"{seed} gpu {title}: {text}")
 
 
