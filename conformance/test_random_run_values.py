@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tflgpu_plugin
 from conformance import onnx_host
 from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, PASS, Record
@@ -43,7 +44,10 @@ def test_graphs(seed: int, book: Book, pytestconfig: pytest.Config) -> None:
     feeds = [[*feed.values()] for feed in made.feeds]
     wrong = [k for k, feed in enumerate(feeds)
              if not _alike(_answer(ours, feed), _answer(theirs, feed))]  # fmt: skip
+    partitions = tflgpu_plugin.report(ours).partitions
+    tried = sum(partition.runs + partition.failures for partition in partitions)
     text = f"runs {wrong}: {[made.feeds[k] for k in wrong]}" if wrong else "all runs"
     book.add(Record(book.test, "random run values", FAIL if wrong else PASS, case=str(seed),
                     host=onnx_host.label(), text=text[:400]))  # fmt: skip
     assert not wrong, text
+    assert tried, "no run was tried on the GPU"

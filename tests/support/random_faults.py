@@ -112,17 +112,17 @@ class New(Graph):
 
 
 def tried(seed: int) -> tuple[str, str, str] | None:
-    """Returns the kind of the fault of this seed, its call and its outcome; None where the graph
-    cannot be tried. Raises what is neither an answer nor one of the sentences."""
+    """Returns the kind of the fault of this seed, its call and its outcome; None for a graph that
+    the host refuses, or whose results differ from the host's by more than rounding. Raises what is
+    neither an answer nor one of the sentences, also without a fault."""
     chance = random.Random(seed)
     kind, number = chance.choice([*CALLS]), chance.randrange(60)
     number %= CALLS[kind]
     try:
         graph: Graph = (OnnxGraph if seed % 2 else TfliteGraph)(seed)
-        fits = graph.fits()
     except Exception:  # the host refuses it
         return None
-    if not fits:
+    if not graph.fits():
         return None
     new = kind in ("shader", "pipeline", "internal") or chance.random() < 0.5
     case = New(graph) if new else graph
