@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
+from string import ascii_uppercase
 
 import numpy as np
 
@@ -123,8 +124,9 @@ def _product(
 
 @asks("attribute.unsupported")
 def readable(e: Builder) -> bool:
-    """Requires an equation whose result has each letter once, and the ellipsis if an operand has
-    it; letters of one extent each, a known one where a letter is twice in one operand."""
+    """Requires an equation whose result has each letter once, no capital ones where it is not
+    written, and the ellipsis if an operand has it; letters of one extent each, a known one where a
+    letter is twice in one operand."""
     equation = e.text("equation", "").replace(" ", "")
     terms, wanted = _equation(e)
     if not EQUATION.fullmatch(equation) or len(terms) != len(e.inputs):
@@ -136,6 +138,8 @@ def readable(e: Builder) -> bool:
     whole = {letter for letter in letters if ord(letter) >= UNNAMED} <= {*wanted} <= letters
     if not whole or len({*wanted}) != len(wanted):
         return False
+    if "->" not in equation and not {*wanted}.isdisjoint(ascii_uppercase):
+        return False  # the host raises
     pairs = {pair for term, shape in zip(terms, shapes, strict=True)
              for pair in zip(term, shape, strict=True)}  # fmt: skip
     counts = Counter(letter for letter, n in pairs if ord(letter) < UNNAMED or n != 1)

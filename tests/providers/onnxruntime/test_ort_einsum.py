@@ -72,6 +72,12 @@ def test_ellipsis(equation: str, shapes: list[tuple[int, ...]]) -> None:
     check(equation, *of_shapes(equation, shapes))
 
 
+@pytest.mark.parametrize(("equation", "place"), [("ab,bC", "cpu"), ("aB,Bc", "gpu")])
+def test_capital_letters_of_a_result_that_is_not_written(equation: str, place: str) -> None:
+    """The host raises where the result has one."""
+    assert places(session(of_shapes(equation, [(2, 3), (3, 4)])[0])) == {"Einsum": place}
+
+
 @pytest.mark.parametrize("equation", ["ab...->ab", "...ab,bc->ac"])
 def test_ellipsis_without_a_place_in_the_result(equation: str) -> None:
     shapes = [(2, 3, 4)] if equation.startswith("ab") else [(4, 2, 3), (3, 5)]
