@@ -26,6 +26,8 @@ _lock = threads.Lock()
 _told = Once()  # messages and work that happen once
 # The adapter and the provider's options in each of the program's session options.
 _chosen: providers.WeakRegistry[Any, tuple[int, dict[str, str]]] = providers.WeakRegistry()
+# The lock of each of them, from when options are put into it until a session has read them.
+_turns: providers.WeakRegistry[Any, Any] = providers.WeakRegistry()
 
 
 def connect() -> None:
@@ -124,13 +126,22 @@ def session(model: Any, settings: Any, options: Mapping[str, object]) -> Any:
 
     settings = settings or onnxruntime.SessionOptions()
     given = {key: str(value) for key, value in options.items() if value is not None}
-    _choose(settings, place, given)
     try:
-        return onnxruntime.InferenceSession(model, settings, enable_fallback=0)
+        with _turn(settings):
+            _choose(settings, place, given)
+            return onnxruntime.InferenceSession(model, settings, enable_fallback=0)
     except Exception as error:
         if sentence := str(error).partition("tflgpu: ")[2]:
             raise ValueError(sentence) from error
         raise
+
+
+def _turn(settings: Any) -> Any:
+    """Returns the lock of session options, which another thread may use for a session, too."""
+    with _lock:
+        found = _turns.get(settings) or threads.RLock()
+        _turns.put(settings, found)
+        return found
 
 
 def _choose(settings: Any, place: int, given: Mapping[str, str]) -> None:

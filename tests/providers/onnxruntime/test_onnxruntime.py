@@ -4,7 +4,9 @@ reports. test_ort_models.py tests what models compute."""
 from __future__ import annotations
 
 import importlib.util
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError, Thread
 from typing import Any
 
 import pytest
@@ -45,6 +47,31 @@ def test_every_way_to_name_the_provider() -> None:
     for session in sessions:
         tflgpu_plugin.assert_used(session)
         m.compare(session, m.cpu(m.add_relu()), {"x": m.values(2, 3, 5)})
+
+
+def test_threads_with_the_same_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each session is made with the options of its own call."""
+    import onnxruntime as ort
+
+    given, real, found = m.quiet(optimize=False), ort.InferenceSession, dict[str, Any]()
+    both = Barrier(2)
+
+    def slowly(*arguments: Any, **more: Any) -> Any:
+        with suppress(BrokenBarrierError):  # both threads are here at once only without the lock
+            both.wait(0.5)
+        return real(*arguments, **more)
+
+    def make(name: str) -> None:
+        found[name] = tflgpu_plugin.session(m.add_relu(), sess_options=given, exclude=name)
+
+    monkeypatch.setattr(ort, "InferenceSession", slowly)
+    made = [Thread(target=make, args=(name,)) for name in ("Add", "Relu")]
+    for thread in made:
+        thread.start()
+    for thread in made:
+        thread.join()
+    assert m.places(found["Add"]) == {"Add": "cpu", "Relu": "gpu"}
+    assert m.places(found["Relu"]) == {"Add": "gpu", "Relu": "cpu"}
 
 
 def test_a_session_in_one_call(tmp_path: Path) -> None:
