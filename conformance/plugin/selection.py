@@ -93,8 +93,8 @@ class Choice:
 
     @property
     def narrowed(self) -> bool:
-        """Whether only some operators or types are selected: graphs and models are then left
-        out."""
+        """Whether only some operators or types are selected: graphs and models are then left out,
+        except those that name their types."""
         return bool(self.ops or self.typed)
 
     @property
@@ -216,7 +216,8 @@ def _wanted(item: pytest.Item, choice: Choice) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     case, family = parameters.get("case"), parameters.get("family")
     if case is None and family is None:
-        return False  # graphs and models are no test of one operator
+        # Graphs and models are no test of one operator; a marker says what types a test is about.
+        return not choice.ops and item.get_closest_marker("dtype") is not None
     return _op_wanted(case, family, choice)
 
 

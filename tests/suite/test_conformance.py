@@ -3,6 +3,7 @@ needed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -260,3 +261,10 @@ def test_a_run_takes_the_types_that_it_is_asked_for(chosen: tuple[str, ...], lef
     items: list[Any] = [Item(), Item("f16"), Item("i8")]
     kept, out = selection.split(items, selection.Choice((), False, dtypes=frozenset(chosen)))
     assert len(kept) == left and len(out) == 3 - left
+
+
+def test_a_run_of_one_type_takes_tests_that_name_it() -> None:
+    items: list[Any] = [Item(), Item("i16"), Item("i8")]
+    choice = selection.Choice((), False, dtypes=frozenset({"i16"}), typed=True)
+    assert selection.split(items, choice)[0] == [items[1]]
+    assert not selection.split(items, replace(choice, ops=frozenset({"add"})))[0]
