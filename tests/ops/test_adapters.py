@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.subprocesses import run_python
+from tflgpu_plugin import native, trusted
+from tflgpu_plugin.native import dxc
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
 
@@ -103,3 +110,131 @@ def test_a_misspelt_adapter_is_suggested(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(NoAdapter) as caught:
             adapter.select(wanted)
         assert sentence in str(caught.value)
+
+
+# ---- D3D12 ---------------------------------------------------------------------------------------
+
+
+def listed_adapters(*kinds: tuple[int, int]) -> tuple[Any, int]:
+    """Returns native adapters of these kinds and backends, in wgpu's numbers."""
+    made = native.declarations().new("tg_adapter[]", len(kinds) + 1)
+    for each, (kind, backend) in zip(made, kinds, strict=False):
+        each.kind, each.backend, each.vendor_id = kind, backend, 0x8086
+    return made, len(kinds)
+
+
+DISCRETE, INTEGRATED, SOFTWARE = 1, 2, 3
+D3D12, VULKAN = 4, 6
+
+
+@pytest.mark.parametrize(
+    ("vulkan", "variable", "asked"),
+    [
+        ([(DISCRETE, VULKAN)], "", False),
+        ([(INTEGRATED, VULKAN), (SOFTWARE, VULKAN)], "", False),
+        ([(SOFTWARE, VULKAN)], "", True),
+        ([], "", True),
+        ([(DISCRETE, VULKAN)], "1", True),
+    ],
+)
+def test_d3d12_is_only_asked_without_another_gpu(
+    vulkan: list[tuple[int, int]], variable: str, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[int]()
+    monkeypatch.setenv("TFLGPU_D3D12", variable)
+    monkeypatch.setattr(native, "adapters", lambda: listed_adapters(*vulkan))
+
+    def d3d12_adapters() -> tuple[Any, int]:
+        calls.append(1)
+        return listed_adapters((INTEGRATED, D3D12))
+
+    monkeypatch.setattr(native, "d3d12_adapters", d3d12_adapters)
+    for windows in (True, False):
+        calls.clear()
+        monkeypatch.setattr(dxc, "lists_d3d12", lambda windows=windows: windows)
+        found = [(info.kind, info.backend) for info in adapter.enumerated()]
+        assert (("integrated", "D3D12") in found) == bool(calls) == (asked and windows)
+        assert len(found) == len(vulkan) + len(calls)
+        if variable and windows:  # by rule, whatever wgpu lists first
+            assert found == [("discrete", "Vulkan"), ("integrated", "D3D12")]
+
+
+@pytest.mark.adapter
+def test_wgpu_lists_each_backend_by_itself() -> None:
+    """Linux has no D3D12: wgpu makes the instance, with either compiler, and finds nothing."""
+    listed, count = native.adapters()
+    assert {listed[k].backend for k in range(count)} <= {VULKAN, 5}
+    ours = native.load()
+    for backends, path in ((ours.TG_D3D12_BY_FXC, None), (ours.TG_D3D12_BY_DXC, b"C:\\dxc.dll")):
+        room, number = native.ffi.new("tg_adapter[]", 2), native.ffi.new("size_t *")
+        native.call(ours.tg_adapters_list, backends, path or native.ffi.NULL, room, 2, number)
+        assert number[0] == 0 or sys.platform == "win32"
+    for backends, path in ((ours.TG_D3D12_BY_DXC, None), (ours.TG_BACKENDS, None),
+                           (ours.TG_D3D12_BY_FXC, b"C:\\dxc.dll")):  # fmt: skip
+        with pytest.raises(native.NativeError, match="do not fit the compiler"):
+            native.call(ours.tg_adapters_list, backends, path or native.ffi.NULL, room, 2, number)
+
+
+def dll(path: Path, version: tuple[int, ...]) -> Path:
+    """Writes a file with the version of a DLL, which is in a resource somewhere in it."""
+    major, minor, build, revision = version
+    info = struct.pack("<IIHHHH", 0xFEEF04BD, 0x10000, minor, major, revision, build)
+    path.write_bytes(b"MZ" + bytes(1000) + info + bytes(40))
+    return path
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_newer_compiler_is_found(
+    named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / dxc.FILE
+    monkeypatch.setenv(dxc.VARIABLE, str(path) if named else "")
+    folders = ["", "relative", str(tmp_path / "none"), "" if named else f'"{tmp_path}"']
+    monkeypatch.setenv("PATH", os.pathsep.join(folders))
+    how = f"{dxc.VARIABLE} names" if named else "PATH has"
+    if named:
+        assert dxc.found() == dxc.Compiler(reason=f"{how} {path}, which cannot be read.")
+    else:
+        assert dxc.found() == dxc.Compiler()
+    for version in ((1, 8, 2502, 8), (1, 9, 1, 0), (2, 0, 0, 0)):
+        assert dxc.found() != dxc.Compiler(str(path))
+        dll(path, version)
+        assert dxc.found() == dxc.Compiler(str(path)) and str(path) in dxc.found().advice
+        assert "FXC" not in dxc.found().advice
+        path.unlink()
+    dll(path, (1, 8, 2407, 7))
+    assert dxc.found().reason == f"{how} {path}, which is version 1.8.2407.7."
+    assert "FXC" in dxc.found().advice and "1.8.2407.7" in dxc.found().advice
+    path.write_bytes(b"MZ")
+    assert dxc.found().reason == f"{how} {path}, which has no version."
+    path.write_bytes(struct.pack("<II", 0xFEEF04BD, 0x10000))
+    assert "no version" in dxc.found().reason
+    path.write_bytes(b"")
+    assert "cannot be read" in dxc.found().reason
+    monkeypatch.setattr(trusted, "privileged", lambda: True)
+    dll(path, (1, 9, 0, 0))
+    assert dxc.found() == dxc.Compiler()
+
+
+@pytest.mark.parametrize("loads", [True, False])
+def test_fxc_compiles_where_the_dll_cannot_be_loaded(
+    loads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wgpu lists no adapters of D3D12 then."""
+    made, lib = dll(tmp_path / dxc.FILE, (1, 8, 2502, 8)), native.load()
+    monkeypatch.setenv(dxc.VARIABLE, str(made))
+    asked = list[tuple[int, Any]]()
+
+    class Library:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(lib, name)
+
+        def tg_adapters_list(self, backends: int, path: Any, *rest: Any) -> int:
+            asked.append((backends, path if isinstance(path, bytes) else None))
+            rest[2][0] = int(loads or backends == lib.TG_D3D12_BY_FXC)
+            return 0
+
+    monkeypatch.setattr(native, "load", Library)
+    assert native.look_at_d3d12()[1] == 1
+    by_dxc, by_fxc = (lib.TG_D3D12_BY_DXC, str(made).encode()), (lib.TG_D3D12_BY_FXC, None)
+    assert asked == ([by_dxc] if loads else [by_dxc, by_fxc])

@@ -17,6 +17,7 @@ from tflgpu_plugin.cli import enable
 from tflgpu_plugin.compile import calibration
 from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.ir.calibration import Calibration
+from tflgpu_plugin.native import dxc
 
 OLDEST_ONNXRUNTIME = "1.24.4"  # the oldest version that the provider supports
 UNMEASURED = "not measured yet: the first model does that"
@@ -49,6 +50,8 @@ def examine() -> Info:
             "Only a software adapter was found: results are correct, but not faster than the "
             "CPU's. If this machine has a GPU, install its Vulkan driver."
         )
+    if any(adapter["backend"] == "D3D12" for adapter in adapters):
+        advice.append(dxc.found().advice)
     enabled = enable.enabled()
     advice += [
         f"{path} enables the plugin for TensorFlow Lite only; run `tflgpu enable` to enable it "

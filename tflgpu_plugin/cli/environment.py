@@ -54,6 +54,14 @@ _READ_BY = {
             "Software adapters are registered with ONNX Runtime as GPUs, so that its automatic "
             "policies may choose them.",
         ),
+        "TFLGPU_D3D12": (
+            "1",
+            "Adapters of D3D12 are listed in any case, not only where Vulkan has no GPU.",
+        ),
+        "TFLGPU_DXC": (
+            "a path",
+            "Microsoft's dxcompiler.dll for D3D12; else one in a folder of PATH.",
+        ),
         "TFLGPU_NO_WARM_UP": (
             "1",
             "Drivers finish compiling kernels at the first inference, not while a model is "

@@ -143,10 +143,17 @@ def open_wgpu() -> None:
 
 
 def adapters() -> tuple[Any, int]:
-    """Returns wgpu's adapters (tg_adapter[]) and their number, which are looked up once, by the
-    first thread that asks. Raises NativeError."""
+    """Returns wgpu's adapters of Vulkan and Metal (tg_adapter[]) and their number, which are looked
+    up once, by the first thread that asks. Raises NativeError."""
     with busy():
         return _adapters()
+
+
+def d3d12_adapters() -> tuple[Any, int]:
+    """Returns wgpu's adapters of D3D12 and their number, which takes long: it makes a device of
+    each. Raises NativeError."""
+    with busy():
+        return _d3d12_adapters()
 
 
 def _look() -> tuple[Any, int]:
@@ -157,14 +164,30 @@ def _look() -> tuple[Any, int]:
         drivers.open_ahead(load())
         quiet = drivers.quiet()
     open_wgpu()
-    listed = declarations().new("tg_adapter[]", MAX_ADAPTERS)
-    count = declarations().new("size_t *")
     with quiet:
-        call(load().tg_adapters_list, listed, MAX_ADAPTERS, count)
+        return _listed(load().TG_VULKAN_AND_METAL)
+
+
+def look_at_d3d12() -> tuple[Any, int]:
+    """Looks adapters of D3D12 up anew, see `d3d12_adapters`."""
+    from tflgpu_plugin.native import dxc
+
+    open_wgpu()
+    path = dxc.found().path
+    if path and (found := _listed(load().TG_D3D12_BY_DXC, path.encode()))[1]:
+        return found
+    return _listed(load().TG_D3D12_BY_FXC)  # wgpu lists none if it cannot load that DLL
+
+
+def _listed(backends: int, compiler: bytes | None = None) -> tuple[Any, int]:
+    ffi = declarations()
+    listed, count = ffi.new("tg_adapter[]", MAX_ADAPTERS), ffi.new("size_t *")
+    call(load().tg_adapters_list, backends, compiler or ffi.NULL, listed, MAX_ADAPTERS, count)
     return listed, int(count[0])
 
 
 _adapters = Single(_look)
+_d3d12_adapters = Single(look_at_d3d12)
 
 
 @contextmanager

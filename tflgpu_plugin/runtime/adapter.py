@@ -12,6 +12,7 @@ from typing import Any
 
 from tflgpu_plugin import native, threads
 from tflgpu_plugin.ir import Target
+from tflgpu_plugin.native import dxc
 from tflgpu_plugin.options import meant, shown
 from tflgpu_plugin.registry import Registry, Single
 from tflgpu_plugin.runtime.device import AdapterInfo, Device, NoAdapter, create, feature_numbers
@@ -118,16 +119,24 @@ def open_device(info: AdapterInfo) -> Device:
         return device
 
 
-def _enumerate() -> list[AdapterInfo]:
+def enumerated() -> list[AdapterInfo]:
+    """Returns all usable adapters, looked up anew. Raises NoAdapter."""
     try:
-        listed, count = native.adapters()
+        found = _described(native.adapters())
+        if dxc.lists_d3d12() and asks_d3d12(found):
+            found += _described(native.d3d12_adapters())
     except native.NativeError as error:
         raise NoAdapter(f"{INSTALL_HINT} ({error})") from error
-    found = [_describe(listed[k]) for k in range(count)]
     return best_first([info for info in found if info.backend in BACKENDS.values()])
 
 
-_adapters = Single(_enumerate)
+def asks_d3d12(found: Sequence[AdapterInfo]) -> bool:
+    """Whether adapters of D3D12 are looked for beside those `found`: if these are no GPUs, or the
+    variable TFLGPU_D3D12 is set."""
+    return bool(os.environ.get("TFLGPU_D3D12")) or all(info.software for info in found)
+
+
+_adapters = Single(enumerated)
 _assumed: Registry[AdapterInfo, AdapterInfo] = Registry()  # takes the place of those that are there
 _devices: Registry[AdapterInfo, Device] = Registry()  # the open device of each adapter
 _opening = threads.RLock()  # held by the thread that opens a device
@@ -144,6 +153,11 @@ def best_first(found: Sequence[AdapterInfo]) -> list[AdapterInfo]:
         return PREFERENCE.index(info.kind), first, BACKEND_PREFERENCE.index(info.backend)
 
     return [replace(info, index=place) for place, info in enumerate(sorted(found, key=rank))]
+
+
+def _described(listed: tuple[Any, int]) -> list[AdapterInfo]:
+    adapters, count = listed
+    return [_describe(adapters[k]) for k in range(count)]
 
 
 def _describe(raw: Any) -> AdapterInfo:

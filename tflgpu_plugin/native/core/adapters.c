@@ -22,11 +22,16 @@ const char *tg_feature(size_t position, uint32_t *number) {
   return features[position].name;
 }
 
-static WGPUInstance make_instance(void) {
+static WGPUInstance make_instance(uint32_t backends, const char *dxc) {
+  static const WGPUInstanceBackend names[TG_BACKENDS] = {WGPUInstanceBackend_Vulkan | WGPUInstanceBackend_Metal,
+                                                         WGPUInstanceBackend_DX12, WGPUInstanceBackend_DX12};
   WGPUInstanceExtras extras = {
       .chain = {.sType = (WGPUSType)WGPUSType_InstanceExtras},
-      .backends = WGPUInstanceBackend_Vulkan | WGPUInstanceBackend_Metal | WGPUInstanceBackend_DX12,
+      .backends = names[backends],
       .flags = WGPUInstanceFlag_Default,
+      .dx12ShaderCompiler = dxc ? WGPUDx12Compiler_Dxc : WGPUDx12Compiler_Fxc,
+      .dxcPath = {.data = dxc, .length = dxc ? strlen(dxc) : 0},
+      .dxcMaxShaderModel = WGPUDxcMaxShaderModel_V6_7,
   };
   return W(CreateInstance)(&(WGPUInstanceDescriptor){.nextInChain = &extras.chain});
 }
@@ -64,9 +69,12 @@ static bool describe(WGPUAdapter handle, tg_adapter *adapter) {
   return true;
 }
 
-static int list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err) {
-  static WGPUInstance instance;    /* never freed */
-  if (!instance && !(instance = make_instance())) return tgi_fail(err, "wgpu could not make an instance.");
+static int list(uint32_t backends, const char *dxc, tg_adapter *adapters, size_t capacity, size_t *count,
+                tg_error *err) {
+  static WGPUInstance instances[TG_BACKENDS];    /* never freed */
+  WGPUInstance instance = instances[backends];
+  if (!instance) instance = instances[backends] = make_instance(backends, dxc);
+  if (!instance) return tgi_fail(err, "wgpu could not make an instance.");
   size_t found = W(InstanceEnumerateAdapters)(instance, NULL, NULL);
   WGPUAdapter *handles = calloc(found + 1, sizeof *handles);
   if (!handles) return tgi_no_memory(err, "a list of adapters");
@@ -80,12 +88,15 @@ static int list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *
   return 0;
 }
 
-int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err) {
+int tg_adapters_list(uint32_t backends, const char *dxc, tg_adapter *adapters, size_t capacity, size_t *count,
+                     tg_error *err) {
   static tgi_mutex lock = TGI_MUTEX;
   if (!W(CreateInstance)) return tgi_fail(err, "tg_bind_wgpu was not called.");
+  if (backends >= TG_BACKENDS || !dxc != (backends != TG_D3D12_BY_DXC))
+    return tgi_fail(err, "tg_adapters_list: the backends %u do not fit the compiler.", (unsigned)backends);
   if (tgi_enter(err)) return 1;
   tgi_mutex_lock(&lock);
-  int status = list(adapters, capacity, count, err);
+  int status = list(backends, dxc, adapters, capacity, count, err);
   tgi_mutex_unlock(&lock);
   tgi_leave();
   return status;

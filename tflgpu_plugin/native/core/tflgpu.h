@@ -70,9 +70,12 @@ typedef struct tg_adapter {
   uint64_t max_storage_buffers, max_binding_bytes, max_buffer_bytes, max_groups, max_invocations, max_workgroup_bytes;
 } tg_adapter;
 
-/* Lists the adapters of Vulkan, Metal and D3D12, not OpenGL: at most capacity of them, and count is written. Each call looks
- * them up anew and keeps them for good, so call it once. */
-int tg_adapters_list(tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err);
+/* Backends whose adapters are listed together. wgpu makes a device of each adapter of D3D12 that it lists. */
+enum { TG_VULKAN_AND_METAL, TG_D3D12_BY_FXC, TG_D3D12_BY_DXC, TG_BACKENDS };
+
+/* Lists the adapters of these backends: at most capacity of them, and count is written. dxc is the path of dxcompiler.dll with
+ * TG_D3D12_BY_DXC, else NULL. Each call looks them up anew and keeps them for good, so call it once for each. */
+int tg_adapters_list(uint32_t backends, const char *dxc, tg_adapter *adapters, size_t capacity, size_t *count, tg_error *err);
 /* Returns the name and number of a feature that devices may require, by position; NULL after the last. */
 const char *tg_feature(size_t position, uint32_t *number);
 
