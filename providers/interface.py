@@ -35,7 +35,7 @@ from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.importer.run_values import clamps, numbers
 from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, given_values, kept
 from tflgpu_plugin.importer.support import Judge, without_kernel
-from tflgpu_plugin.importer.unrolled import unrolled
+from tflgpu_plugin.importer.unrolled import Steps, not_unrolled, truth, unrolled
 from tflgpu_plugin.ir import HostOp, Quantization, Refusal, Shape, operands
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.quantization import same_bits
@@ -83,6 +83,7 @@ __all__ = [
     "Registry",
     "Report",
     "Shape",
+    "Steps",
     "Subgraph",
     "Table",
     "TensorReport",
@@ -103,6 +104,7 @@ __all__ = [
     "messages",
     "narrowed",
     "native",
+    "not_unrolled",
     "numbers",
     "operands",
     "otherwise",
@@ -119,6 +121,7 @@ __all__ = [
     "stored_shapes",
     "symbols",
     "threads",
+    "truth",
     "unpacked",
     "unrolled",
     "without_kernel",

@@ -77,9 +77,11 @@ def filled(e: Builder) -> Refusal | None:
     return None
 
 
+NO_GRAPHS = needs(
+    "operator.host_only", "No subgraphs.", lambda e: bool(e.host.bodies or not e.host.implicit)
+)
 EVERY: tuple[Condition, ...] = (
-    kernels, needs("operator.host_only", "No subgraphs.", lambda e: not e.host.implicit), listed,
-    constant, shaped,
+    kernels, NO_GRAPHS, listed, constant, shaped,
 )  # fmt: skip
 
 # ---- elements ------------------------------------------------------------------------------------

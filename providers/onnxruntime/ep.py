@@ -83,12 +83,16 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     try:
         host = Host(_address(api))
         taken = snapshot.take(host, host.cast("tgo_graph", _address(graph)))
+        if session.export:  # a compiled model keeps its control flow
+            taken = taken.without_bodies()
+        level.around = taken.around
         level.nodes = [_unclaimed(node) for node in taken.nodes]
         broken = _restore(level, taken, session)
         _place(level, taken, session)
         handles = [*(one.handle for one in level.placed), *broken.values()]
         array = native.ffi.new("tg_ort_partition *[]", handles)
         native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
+        session.unroll(level, taken)
     except Exception as error:
         level.fail(callbacks.refusal(error))
     session.graphs.append(level)

@@ -101,6 +101,19 @@ class Host:
         pairs = ((self.text(api.get_attribute_name, h), self._attribute(h)) for h in found if h)
         return {name: value for name, value in pairs if value is not None}
 
+    def bodies(self, node: Any) -> list[tuple[Any, str]]:
+        """Returns the graphs that a node runs, with the names of the attributes that hold them."""
+        count = self.get(self.api.get_body_count, node, "size_t *")
+        if not count:
+            return []
+        graphs = self.ffi.new("const tgo_graph *[]", count)
+        names = self.ffi.new("const char *[]", count)
+        self.check(self.api.get_bodies(node, graphs, count, names))
+        return [
+            (graph, self.ffi.string(name).decode())
+            for graph, name in zip(graphs, names, strict=True)
+        ]
+
     def _attribute(self, handle: Any) -> Any:
         try:
             kind = self.get(self.api.get_attribute_kind, handle, "int *")

@@ -13,6 +13,7 @@ from . import (
     blockwise,
     classical,
     conditions,
+    control_flow,
     counted_results,
     einsum,
     elementwise as ew,
@@ -189,6 +190,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("HardSwish", "hard_swish", (14, 22)),
     row("Hardmax", "one_hot", (1, 13), by=indexing.hardmax, types="f32 f16"),
     row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH, bfloat16=True),
+    row("If", "reshape", (1, 25), "condition", control_flow.repeated, by=control_flow.branch,
+        bfloat16=True),
     row("ImageScaler", "mul", (1, 1), by=ew.image_scaler),
     row(
         "InstanceNormalization", "instance_normalization", (6, 22), NORMED,
@@ -213,6 +216,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("Less", "less", (7, 13), TWO, makes=("bool",), small=True, unsigned=True),
     row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True, unsigned=True),
     row("Log", "log", (6, 13)),
+    row("Loop", "reshape", (1, 25), "value? condition? value*", control_flow.repeated,
+        by=control_flow.loop, bfloat16=True),
     row("LogSoftmax", "log_softmax", (1, 13), by=ew.over_axis()),
     row("LpNormalization", "lp_normalization", (1, 22), axis=-1, p=2),
     row(
@@ -327,6 +332,8 @@ _ROWS: tuple[HostOp, ...] = (
         by=image_regions.roi_align,
     ),
     row("Round", "round", (11, 22)),
+    row("Scan", "reshape", (9, 25), "value*", control_flow.repeated, by=control_flow.scan,
+        bfloat16=True),
     row(
         "Scatter", "scatter_elements", (9, 9), f"value {PLACED}", axis=0, reduction="none",
         wraps=True, raises=True, bfloat16=True,

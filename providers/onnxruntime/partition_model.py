@@ -3,7 +3,7 @@ calls of `wire` are field numbers of ONNX's public schema (onnx.proto)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ ATTRIBUTES: dict[type, tuple[int, int]] = {
     float: (1, 2), int: (2, 3), bytes: (3, 4), np.ndarray: (4, 5),
 }  # fmt: skip
 OF_LISTS = 5
+GRAPH = 5  # AttributeProto's type
 # ONNX element types by numpy dtype; numpy lacks bfloat16.
 KINDS = {np.dtype(NUMPY_DTYPES[name]): number for number, name in reversed(DTYPES.items())}
 
@@ -32,8 +33,7 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
     NativeError if onnxruntime cannot load the model."""
     ffi = native.ffi
     made = {name for node in part.nodes for name in node.writes}
-    known = [part.values[name] for name in part.reads if name not in {*inputs, *made}]
-    constants = {value.name: _bytes(value) for value in known if value.data is not None}
+    constants = _constants(part, {*inputs, *made})
     large = {n: data for n, data in constants.items() if stays_outside(part.values[n], data)}
     tensors = [_constant(part.values[n], data, n in large) for n, data in constants.items()]
     ports = [[_port(part.values[name]) for name in names] for names in (inputs, outputs)]
@@ -49,6 +49,14 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
     spec.bytes, spec.byte_count = content, len(data)
     spec.constant_names, spec.constants, spec.constant_count = list_of_names, listed, len(large)
     native.call(native.lib.tg_ort_set_model, compute, spec)
+
+
+def _constants(part: Snapshot, others: Collection[str] = ()) -> dict[str, Array]:
+    """Returns the constants that nodes read, by name, except `others`. Bodies of nodes have copies
+    of those that they read."""
+    read = (name for node in part.nodes for name in node.inputs if name is not None)
+    known = [part.values[name] for name in dict.fromkeys(read) if name not in others]
+    return {value.name: _bytes(value) for value in known if value.data is not None}
 
 
 def _bytes(value: Value) -> Array:
@@ -70,13 +78,21 @@ def _model(part: Snapshot, *lists: Iterable[bytes]) -> bytes:
     graph = b"".join(wire.message(1, _node(node)) for node in part.nodes) + wire.text(2, "tflgpu")
     for number, held in zip((5, 11, 12), lists, strict=True):
         graph += b"".join(wire.message(number, one) for one in held)
-    domains = {_domain(node.domain) for node in part.nodes} | {""}
+    domains = {_domain(node.domain) for node in _all(part.nodes)} | {""}
     versions = {_domain(name): version for name, version in part.opsets.items()}
     imports = (
         wire.message(8, wire.text(1, name) + wire.integer(2, versions.get(name, 1)))
         for name in sorted(domains)
     )
     return wire.integer(1, IR_VERSION) + wire.message(7, graph) + b"".join(imports)
+
+
+def _all(nodes: Iterable[HostNode]) -> Iterator[HostNode]:
+    """Yields the nodes, and those of their bodies."""
+    for node in nodes:
+        yield node
+        for body in node.bodies:
+            yield from _all(body.nodes)
 
 
 def _domain(name: str) -> str:
@@ -88,7 +104,22 @@ def _node(node: HostNode) -> bytes:
     results = (wire.text(2, name or "") for name in node.outputs)
     head = wire.text(3, node.name) + wire.text(4, node.op) + wire.text(7, node.domain)
     attributes = (wire.message(5, _attribute(*item)) for item in node.attributes.items())
-    return b"".join((*values, *results, head, *attributes))
+    bodies = (wire.message(5, _body(one)) for one in node.bodies if isinstance(one, Snapshot))
+    return b"".join((*values, *results, head, *attributes, *bodies))
+
+
+def _body(body: Snapshot) -> bytes:
+    """Returns an AttributeProto with a graph that a node runs."""
+    constants = _constants(body)
+    results = {name: body.values[name] for name in body.outputs}
+    held = {n: _bytes(v) for n, v in results.items() if v.data is not None} | constants
+    graph = b"".join(wire.message(1, _node(node)) for node in body.nodes) + wire.text(2, body.slot)
+    graph += b"".join(
+        wire.message(5, _constant(body.values[name], data, False)) for name, data in held.items()
+    )
+    graph += b"".join(wire.message(11, _port(body.values[name], True)) for name in body.given)
+    graph += b"".join(wire.message(12, _port(body.values[name])) for name in body.outputs)
+    return wire.text(1, body.slot) + wire.message(6, graph) + wire.integer(20, GRAPH)
 
 
 def _attribute(name: str, value: Any) -> bytes:
@@ -124,9 +155,13 @@ def _constant(value: Value, data: Array, external: bool) -> bytes:
     return head + wire.message(13, place) + wire.integer(14, EXTERNAL)
 
 
-def _port(value: Value) -> bytes:
-    """Returns the ValueInfoProto of a model's input or output, without a shape."""
+def _port(value: Value, shaped: bool = False) -> bytes:
+    """Returns the ValueInfoProto of an input or output, with its shape only if `shaped`: inputs of
+    the model have other shapes in each run, but loops need the ranks of their bodies' inputs."""
     if not value.element:
         raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is not a tensor.")
-    kind = wire.message(1, wire.integer(1, value.element))
-    return wire.text(1, value.name) + wire.message(2, kind)
+    kind = wire.integer(1, value.element)
+    if shaped and value.shape is not None:
+        dims = (wire.integer(1, n) if isinstance(n, int) else b"" for n in value.shape)
+        kind += wire.message(2, b"".join(wire.message(1, dim) for dim in dims))
+    return wire.text(1, value.name) + wire.message(2, wire.message(1, kind))

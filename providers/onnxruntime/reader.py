@@ -18,7 +18,6 @@ TAKEN = (
 )
 # Operators that stay on the CPU, by the reason.
 REASONS = {
-    "onnxruntime runs it; the nodes of its bodies are placed one by one.": "If Loop Scan",
     "It makes random numbers, which would not be the host's.": "Bernoulli Multinomial RandomNormal "
     "RandomNormalLike RandomUniform RandomUniformLike",
     "It works on strings.": "RegexFullMatch StringConcat StringNormalizer StringSplit "

@@ -3,17 +3,18 @@ reasons of failures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Array, Refusal, Shape
-from tflgpu_plugin.providers import GraphRecord, PerCaller, Report, TensorReport, native
+from tflgpu_plugin.providers import GraphRecord, HostNode, PerCaller, Report, TensorReport, native
 
 from .context import Export, Interface
 from .names import EP_NAME
 from .reader import TABLE
+from .snapshot import Snapshot
 
 
 @dataclass(repr=False)
@@ -62,7 +63,11 @@ class Placed(providers.PlacedPartition):
         return providers.again(part, TABLE, facts, interface.ports, interface.outputs)
 
 
-Level = GraphRecord[Placed]  # the model, or the body of a control-flow node
+@dataclass
+class Level(GraphRecord[Placed]):
+    """The model, or the body of a node that writes the values `around`."""
+
+    around: tuple[str | None, ...] = ()
 
 
 @dataclass
@@ -76,12 +81,34 @@ class Session(providers.Client[Level]):
 
     export: Export | None = None
 
+    def unroll(self, level: Level, taken: Snapshot) -> None:
+        """Forgets the graphs of bodies of nodes that are claimed in `level`, the graph `taken`:
+        nothing runs them any more."""
+        claimed = {node.id for node in level.nodes if node.where == providers.GPU}
+        gone = {
+            inner.outputs
+            for node in taken.nodes
+            if node.id in claimed and node.bodies
+            for inner in (node, *_inside(node))
+        }
+        with self.lock:
+            self.graphs[:] = [one for one in self.graphs if one.around not in gone]
+
     def report(self) -> Report:
         """Returns the report in its present state, including that of tensors on the GPU."""
         state = native.ffi.new("tg_tensor_state *")
         native.lib.tg_tensor_get_state(state)
         counted = {one.name: int(getattr(state, one.name)) for one in fields(TensorReport)}
         return replace(super().report(), tensors=TensorReport(**counted))
+
+
+def _inside(node: HostNode) -> Iterator[HostNode]:
+    """Yields the nodes with bodies in the bodies of a node, at all depths."""
+    for body in node.bodies:
+        for inner in body.nodes:
+            if inner.bodies:
+                yield inner
+                yield from _inside(inner)
 
 
 kept: providers.Records[Session, Placed] = providers.Records()

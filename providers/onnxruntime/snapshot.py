@@ -27,15 +27,19 @@ ANONYMOUS = ("", "?", "none", "-1", "*", "dynamic", "unk")
 class Snapshot(HostModel):
     """A graph of onnxruntime. `opsets` gives the version of each domain. `path` is the model's
     file, "" for a model from memory. `parent` is the operator of the node whose body this is (a
-    control-flow node or a call of a function), "" for the model itself. `inlined` says that it is a
-    call of a function, which the host replaces by the function's nodes. `origins` tells where in
-    external files constants lie, by name of the constant; `files` holds the memory maps of these
-    files. A compiled model has neither."""
+    control-flow node or a call of a function), "" for the model itself, and `around` are the values
+    that this node writes. `inlined` says that it is a call of a function, which the host replaces
+    by the function's nodes. `slot` is the attribute of the parent that holds the body, "" for a
+    graph that the host passed to be placed. `origins` tells where in external files constants lie,
+    by name of the constant; `files` holds the memory maps of these files. A compiled model has
+    neither."""
 
     opsets: Mapping[str, int] = field(default_factory=dict)
     path: str = field(default="", compare=False)
     parent: str = field(default="", compare=False)
     inlined: bool = field(default=False, compare=False)
+    slot: str = ""
+    around: tuple[str | None, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
     files: Files | None = field(default=None, compare=False)
 
@@ -54,6 +58,10 @@ class Snapshot(HostModel):
         """Returns the snapshot with only the nodes `ids`."""
         return replace(self, nodes=tuple(node for node in self.nodes if node.id in ids))
 
+    def without_bodies(self) -> Snapshot:
+        """Returns the snapshot without the graphs that its nodes run."""
+        return replace(self, nodes=tuple(node.with_bodies(()) for node in self.nodes))
+
     def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
         """Returns the snapshot of the nodes `ids` with `outputs`, whose constants outlive the
         host's: they are mapped from their files, or copied. Results have no shapes: these follow
@@ -67,7 +75,16 @@ class Snapshot(HostModel):
             else self.kept_on_file(self.values[name], files)
             for name in dict.fromkeys(n for node in nodes for n in (*node.reads, *node.writes))
         }
-        return Snapshot(nodes, values, outputs, self.opsets, files=files)
+        held = (node.with_bodies(self._body(one, files) for one in node.bodies) for node in nodes)
+        return Snapshot(tuple(held), values, outputs, self.opsets, files=files)
+
+    def _body(self, body: HostModel, files: Files) -> HostModel:
+        """Returns a body of a node with constants that outlive the host's."""
+        nodes = (
+            node.with_bodies(self._body(one, files) for one in node.bodies) for node in body.nodes
+        )
+        values = {name: self.kept_on_file(value, files) for name, value in body.values.items()}
+        return replace(body, nodes=tuple(nodes), values=values)
 
     def check_files(self) -> None:
         """Raises BuildError if a mapped file of its constants has changed."""
@@ -82,10 +99,12 @@ class Snapshot(HostModel):
         return replace(value, data=value.data.copy() if mapped is None else mapped)
 
 
-def take(host: Host, graph: Any) -> Snapshot:
-    """Returns the snapshot of a graph (tgo_graph *). Raises HostError."""
+def take(host: Host, graph: Any, slot: str = "") -> Snapshot:
+    """Returns the snapshot of a graph (tgo_graph *), with those of the bodies of its control-flow
+    nodes. `slot` is as in Snapshot. Raises HostError."""
     reader = _Reader(host)
     api = host.api
+    given = reader.names(api.get_graph_input_count, api.get_graph_inputs, graph) if slot else ()
     nodes = [
         reader.node(h) for h in host.handles(api.get_node_count, api.get_nodes, graph, "tgo_node")
     ]
@@ -93,10 +112,13 @@ def take(host: Host, graph: Any) -> Snapshot:
     path = host.path(host.get(api.get_model_path, graph, "const void **"))
     node = host.get(api.get_parent_node, graph, "const tgo_node **")
     parent = host.text(api.get_op_type, node) if node else ""
+    around: tuple[str | None, ...] = ()
+    if node:  # whose values are not those of the body
+        around = _Reader(host).names(api.get_node_output_count, api.get_node_outputs, node)
     inlined = bool(node) and _is_function(host.text(api.get_domain, node), parent)
     return Snapshot(
         tuple(nodes), reader.values, tuple(outputs), host.opsets(graph), path, parent, inlined,
-        reader.origins,
+        slot, around, reader.origins, given=tuple(filter(None, given)),
     )  # fmt: skip
 
 
@@ -117,10 +139,12 @@ class _Reader:
     def node(self, handle: Any) -> HostNode:
         host, api = self.host, self.host.api
         implicit = self.names(api.get_implicit_input_count, api.get_implicit_inputs, handle)
+        op, domain = host.text(api.get_op_type, handle), host.text(api.get_domain, handle)
+        control = op in CONTROL and domain in DEFAULT_DOMAINS
         return HostNode(
             id=int(host.get(api.get_node_id, handle, "size_t *")),
-            op=host.text(api.get_op_type, handle),
-            domain=host.text(api.get_domain, handle),
+            op=op,
+            domain=domain,
             version=int(host.get(api.get_since_version, handle, "int *")),
             name=host.text(api.get_node_name, handle),
             inputs=self.names(api.get_node_input_count, api.get_node_inputs, handle),
@@ -128,6 +152,7 @@ class _Reader:
             implicit=tuple(filter(None, implicit)),
             attributes=host.attributes(handle),
             provider=host.text(api.get_node_provider, handle).replace(EP_NAME, ""),
+            bodies=tuple(take(host, *body) for body in host.bodies(handle)) if control else (),
         )
 
     def names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:

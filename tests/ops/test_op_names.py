@@ -48,6 +48,7 @@ WORDS = {
     "tflgpu_plugin.importer.likely": {"split"},
     "tflgpu_plugin.importer.plain": {"expand"},  # an attribute
     "tflgpu_plugin.providers.interface": {"log"},  # a module
+    "tflgpu_plugin.providers.onnxruntime.snapshot": {"If", "Loop", "Scan"},  # likewise
     "tflgpu_plugin.providers.tflite.loops": {"WHILE"},  # whose bodies are graphs of their own
 }
 

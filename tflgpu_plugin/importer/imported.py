@@ -107,7 +107,8 @@ class Imported:
     several, the last has its id, and all have it in `sources`. `unfit` are nodes of the host that
     cannot run because of their inputs' shapes, and `impossible` those of them that no host runs.
     `options` are the judge's. `run_values` are guesses at values that runs provide. `open`: extents
-    were guessed, too; `contradictions` counts shapes that differ from the host's."""
+    were guessed, too; `contradictions` counts shapes that differ from the host's. `constants` are
+    the results of the model that are known, by their keys."""
 
     model: HostModel
     table: Table
@@ -122,6 +123,7 @@ class Imported:
     run_values: Mapping[str, Array] = field(default_factory=dict)
     open: bool = False
     contradictions: int = 0
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def dynamic(self) -> bool:

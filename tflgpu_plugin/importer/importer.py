@@ -222,6 +222,9 @@ class _Importer(State):
 
     def finish(self) -> Imported:
         outputs = [self.ids[key] for key in self.model.outputs if key in self.ids]
+        results = (
+            (k, self.tensors.table[self.ids[k]]) for k in self.model.outputs if k in self.ids
+        )
         pairs = tuple(pair for node in self.nodes for pair in states(node))
         stated: dict[str, Any] = {
             "states": pairs, "chained": tuple(sorted(self.chained)),
@@ -238,6 +241,7 @@ class _Importer(State):
             impossible=frozenset(self.impossible),
             run_values=self.run_values,
             contradictions=self.contradictions,
+            constants={key: held for key, held in results if held.data is not None},
         )
 
 

@@ -69,6 +69,10 @@ class HostNode:
     def writes(self) -> tuple[str, ...]:
         return tuple(key for key in self.outputs if key is not None)
 
+    def with_bodies(self, bodies: Iterable[HostModel]) -> HostNode:
+        """Returns the node with other graphs."""
+        return replace(self, bodies=tuple(bodies)) if self.bodies else self
+
     @property
     def title(self) -> str:
         """Returns the operator's name in tables: with its domain, unless that is the default."""

@@ -30,7 +30,8 @@ class NodeReader:
     inference may be off by one, since onnxruntime rounds them differently there and in the kernel
     (float32(50/7) * 7 is 50 in float32 and 49.9999995 in float64). `misinferred`: the host's shape
     inference gives an entirely different shape. `widened`: inputs of bfloat16 were cast to float32
-    for the row. With a nonzero `known_limit`, the row adds no nodes, and every result must be a
+    for the row. `captured` are the tensors of outer values that the node's bodies read, by their
+    keys. With a nonzero `known_limit`, the row adds no nodes, and every result must be a
     constant of at most that many elements, computed from known values."""
 
     host: HostNode
@@ -44,6 +45,7 @@ class NodeReader:
     misinferred: bool = False
     widened: bool = False
     known_limit: int = 0
+    captured: Mapping[str, int] = field(default_factory=dict)
 
     def has(self, position: int) -> bool:
         """Whether the input is present."""

@@ -132,9 +132,11 @@ class State:
         self, host: HostNode, row: HostOp, inputs: Sequence[int | None], known_limit: int = 0
     ) -> Builder:
         """Returns the builder of a node of the host; `known_limit` is as in `NodeReader`."""
+        captured = {k: self.tensor(k) for k in host.implicit} if host.bodies else {}
         return Builder(
-            host, row, self.tensors, inputs, self.table, self.model.values, known_limit=known_limit
-        )
+            host, row, self.tensors, inputs, self.table, self.model.values,
+            known_limit=known_limit, captured=captured,
+        )  # fmt: skip
 
 
 def widened(constant: Tensor) -> Tensor:

@@ -13,14 +13,16 @@ from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.imported import Facts, Imported
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel, Value
-from tflgpu_plugin.ir import FOLDED, Graph, Tensor
+from tflgpu_plugin.importer.state import widened
+from tflgpu_plugin.ir import FOLDED, Array, Graph, Tensor
+from tflgpu_plugin.ir.symbolic import symbolic
 
 MOST_NODES = 1024  # nodes of all steps: planning takes about a millisecond for each
 MOST_STEPS = 512
 SECONDS_PER_NODE = 2e-6  # of the nominal GPU (see `partition`): about half a launch
 
 
-def refused(why: str) -> Unsupported:
+def not_unrolled(why: str) -> Unsupported:
     """Returns the refusal of a loop that is not unrolled; `why` ends its sentence."""
     return Unsupported.of("loop.unsupported", f"Its steps cannot be planned in advance: {why}.")
 
@@ -28,76 +30,90 @@ def refused(why: str) -> Unsupported:
 def unrolled(e: Builder, condition: HostModel, body: HostModel) -> list[int]:
     """Adds the nodes of all steps of a loop, and returns the tensors of the values that it carries
     after the last. Raises Unsupported."""
-    loop, carried = _Steps(e), [e.x(k) for k in range(len(e.inputs))]
-    taken = 0
+    loop, carried = Steps(e), [e.x(k) for k in range(len(e.inputs))]
+    if any(
+        key in body.given and body.given.index(key) != slot for slot, key in enumerate(body.outputs)
+    ):
+        raise not_unrolled("a step moves a value to another place, which hosts copy one by one")
     while _continues(loop, condition, carried):
-        taken += 1
-        if taken > MOST_STEPS:
-            raise refused(f"it takes more than {MOST_STEPS} steps")
-        carried = loop.step(body, carried)
-        if len(e.nodes) > MOST_NODES:
-            raise refused(f"they have more than {MOST_NODES} nodes together")
-    if not e.nodes:
-        raise refused("they compute nothing on tensors")
-    _check_gain(e)
+        after = loop.step(body, carried)
+        if len(after) != len(carried):
+            raise not_unrolled(f"a step returns {len(after)} values for {len(carried)}")
+        carried = after
+    loop.check()
     return carried
 
 
-def _check_gain(e: Builder) -> None:
-    """Raises Unsupported where the launches of so many nodes take longer than the CPU, including
-    what a loop on the CPU costs: the graph is in two parts around it."""
-    done = partition.effort(Graph.over(e.tensors.table, *e.nodes))
-    on_gpu = SECONDS_PER_NODE * len(e.nodes) + done.on_gpu
-    if on_gpu > 2 * partition.SECONDS_PER_RUN + done.on_cpu:
-        raise refused(f"for {done}, {len(e.nodes)} launches would take longer than the CPU")
-
-
-def _continues(loop: _Steps, condition: HostModel, carried: Sequence[int]) -> bool:
+def _continues(loop: Steps, condition: HostModel, carried: Sequence[int]) -> bool:
     """Whether the loop takes another step. Raises Unsupported if that is known only in a run."""
-    found = loop.imported(condition, carried)
-    tensor = found.graph.tensors.get(found.ids.get(next(iter(condition.outputs)), -1))
-    if tensor is None or tensor.data is None or tensor.data.size != 1:
-        raise refused("the number of steps is only known in a run")
-    return bool(tensor.data.reshape(-1)[0])
+    found = loop.imported(condition, carried).constants.get(condition.outputs[0])
+    return truth(None if found is None else found.data)
+
+
+def truth(data: Array | None) -> bool:
+    """Returns a condition that must be known before a run. Raises Unsupported."""
+    if data is None or data.size != 1 or symbolic(data):
+        raise not_unrolled("the number of steps is only known in a run")
+    return bool(data.reshape(-1)[0])
 
 
 @dataclass
-class _Steps:
-    """The steps of a loop, which add nodes to those of `e`."""
+class Steps:
+    """The steps of a loop, which add nodes to those of `e`. `taken` counts them."""
 
     e: Builder
+    taken: int = 0
+
+    def check(self) -> None:
+        """Raises Unsupported where the launches of so many nodes take longer than the CPU,
+        including what a loop on the CPU costs: the graph is in two parts around it."""
+        nodes = self.e.nodes
+        if not nodes:
+            raise not_unrolled("they compute nothing on tensors")
+        done = partition.effort(Graph.over(self.e.tensors.table, *nodes))
+        on_gpu = SECONDS_PER_NODE * len(nodes) + done.on_gpu
+        if on_gpu > 2 * partition.SECONDS_PER_RUN + done.on_cpu:
+            raise not_unrolled(f"for {done}, {len(nodes)} launches would take longer than the CPU")
 
     def imported(self, model: HostModel, carried: Sequence[int]) -> Imported:
         """Returns a graph of the loop, imported for these values. Raises Unsupported."""
         table = self.e.tensors.table
         if len(model.given) != len(carried) or len({*model.given}) < len(carried):
-            raise refused(f"a graph with {len(model.given)} inputs is given {len(carried)} values")
-        given = {
-            key: _given(model.values[key], table[tensor], number)
-            for number, (key, tensor) in enumerate(zip(model.given, carried, strict=True))
-        }
-        shapes = {key: table[t].shape for key, t in zip(model.given, carried, strict=True)}
-        whole = model.loosened(model.given)
-        found = import_(
-            replace(whole, values={**whole.values, **given}), self.e.table, Facts(shapes)
-        )
+            raise not_unrolled(
+                f"a graph with {len(model.given)} inputs is given {len(carried)} values"
+            )
+        held = self._held(model, carried)
+        given = {key: _given(model.values[key], table[t]) for key, t in held.items()}
+        shapes = {key: table[t].shape for key, t in held.items()}
+        whole = model.loosened(held)
+        rows = replace(self.e.table, asks_runs=False)
+        found = import_(replace(whole, values={**whole.values, **given}), rows, Facts(shapes))
         for node, reason in found.refusals.items():
             name = next(one.host_op for one in found.graph.nodes if one.id == node)
-            raise refused(f"{name} in its body stays on the CPU ({reason.rstrip('.')})")
+            raise not_unrolled(f"{name} in its body stays on the CPU ({reason.rstrip('.')})")
         if found.graph.states or any(t.counted for t in found.graph.tensors.values()):
-            raise refused("a step has variables, or results whose size only a run determines")
+            raise not_unrolled("a step has variables, or results whose size only a run determines")
         return found
 
+    def _held(self, model: HostModel, carried: Sequence[int]) -> dict[str, int]:
+        """Returns the tensors of the values that a graph is given or reads from the graph around
+        it, by their keys in the graph."""
+        held = dict(zip(model.given, carried, strict=True))
+        for key in model.inputs:
+            if key in held:
+                continue
+            if key not in self.e.captured:
+                raise not_unrolled("its body reads a value that the loop is not given")
+            held[key] = self.e.captured[key]
+        return held
+
     def step(self, body: HostModel, carried: Sequence[int]) -> list[int]:
-        """Adds the nodes of one step and returns what it carries to the next. Raises
-        Unsupported."""
-        if any(
-            key in body.given and body.given.index(key) != slot
-            for slot, key in enumerate(body.outputs)
-        ):
-            raise refused("a step moves a value to another place, which hosts copy one by one")
-        found = self.imported(body, carried)
-        ids = {found.ids[key]: t for key, t in zip(body.given, carried, strict=True)}
+        """Adds the nodes of one step and returns what its graph computes. Raises Unsupported."""
+        self.taken += 1
+        if self.taken > MOST_STEPS:
+            raise not_unrolled(f"it takes more than {MOST_STEPS} steps")
+        found, held = self.imported(body, carried), self._held(body, carried)
+        ids = {found.ids[key]: t for key, t in held.items() if key in found.ids}
         keys = {t: key for key, t in found.ids.items() if body.values[key].data is not None}
         tensors = found.graph.tensors
         for node in found.graph.nodes:
@@ -108,11 +124,25 @@ class _Steps:
             outputs = tuple(self.e.tensors.add(tensors[t]) for t in node.outputs)
             ids |= zip(node.outputs, outputs, strict=True)
             self.e.nodes.append(replace(node, id=-1, inputs=inputs, outputs=outputs))
-        made = (found.ids[key] for key in body.outputs)
-        after = [self._placed(t, tensors, ids, keys) for t in made]
-        if len(after) != len(carried):
-            raise refused(f"a step returns {len(after)} values for {len(carried)}")
-        return after
+        if len(self.e.nodes) > MOST_NODES:
+            raise not_unrolled(f"they have more than {MOST_NODES} nodes together")
+        return [
+            held[key] if key in held
+            else self._constant(key, body, found) if found.ids.get(key) not in tensors
+            else self._placed(found.ids[key], tensors, ids, keys)
+            for key in body.outputs
+        ]  # fmt: skip
+
+    def _constant(self, key: str, body: HostModel, found: Imported) -> int:
+        """Returns a constant that the graph returns and no node of it reads. Raises Unsupported for
+        a value that no node writes."""
+        stated = body.values[key]
+        if key in found.constants:
+            return self.e.tensors.add(found.constants[key])
+        if stated.data is None:
+            raise not_unrolled("no node writes one of its values")
+        made = Tensor(stated.name, stated.data.shape, stated.dtype, stated.data)
+        return self.e.tensors.add(widened(made))
 
     def _placed(
         self,
@@ -127,7 +157,7 @@ class _Steps:
             return ids[tensor]
         held = tensors.get(tensor)
         if held is None or held.data is None:
-            raise refused("no node writes one of its values")
+            raise not_unrolled("no node writes one of its values")
         shared = self.e.tensors.shared
         key = (self.e.host.id, "body", keys[tensor]) if tensor in keys else None
         if key is None or key not in shared:
@@ -139,11 +169,13 @@ class _Steps:
         return shared[key]
 
 
-def _given(stated: Value, held: Tensor, number: int) -> Value:
+def _given(stated: Value, held: Tensor) -> Value:
     """Returns an input of a step's graph with the shape and the value that it has in this step.
     Raises Unsupported where the graph states another type."""
     if stated.dtype != held.dtype or stated.data is not None or stated.variable:
-        raise refused(f"its value {number} is of another type in a step")
+        raise not_unrolled(f"its value {stated.name!r} is of another type in a step")
     if stated.quantization != held.quantization:
-        raise refused(f"its value {number} has another quantization in a step")
+        raise not_unrolled(f"its value {stated.name!r} has another quantization in a step")
+    if held.counted is not None or any(extent < 0 for extent in held.shape):
+        raise not_unrolled(f"the size of its value {stated.name!r} is only known in a run")
     return replace(stated, shape=held.shape, data=held.data)

@@ -258,7 +258,8 @@ struct tgo_api {
   void *unused_335[1];
   tgo_status *(*get_opset_count)(const tgo_graph *graph, size_t *count); /* 336 */
   tgo_status *(*get_opsets)(const tgo_graph *graph, const char **domains, int64_t *versions, size_t count); /* 337 */
-  void *unused_338[2];
+  tgo_status *(*get_graph_input_count)(const tgo_graph *graph, size_t *count); /* 338 */
+  tgo_status *(*get_graph_inputs)(const tgo_graph *graph, const tgo_value_info **values, size_t count); /* 339 */
   tgo_status *(*get_graph_output_count)(const tgo_graph *graph, size_t *count); /* 340 */
   tgo_status *(*get_graph_outputs)(const tgo_graph *graph, const tgo_value_info **values, size_t count); /* 341 */
   void *unused_342[2];
@@ -283,7 +284,10 @@ struct tgo_api {
   tgo_status *(*get_attribute_tensor)(const tgo_attribute *attribute, tgo_value **value); /* 362 */
   tgo_status *(*get_attribute_kind)(const tgo_attribute *attribute, int *kind); /* 363 */
   tgo_status *(*get_attribute_name)(const tgo_attribute *attribute, const char **name); /* 364 */
-  void *unused_365[3];
+  tgo_status *(*get_body_count)(const tgo_node *node, size_t *count); /* 365 */
+  tgo_status *(*get_bodies)(const tgo_node *node, const tgo_graph **graphs, size_t count,
+                            const char **attributes); /* 366 */
+  tgo_status *(*get_node_graph)(const tgo_node *node, const tgo_graph **graph); /* 367: NULL for a parent node */
   tgo_status *(*get_node_provider)(const tgo_node *node, const char **name); /* 368: NULL or "" while no provider has claimed it */
   void (*release_external)(tgo_external *info); /* 369 */
   const void *(*get_external_file)(const tgo_external *info); /* 370 */
