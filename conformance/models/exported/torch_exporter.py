@@ -18,6 +18,7 @@ from . import (
     diffusion_models,
     genai_models,
     newer_models,
+    speech_models,
     today,
     torch_models,
     transformer_models,
@@ -29,7 +30,8 @@ FUSED = {"bert": "bert", "roberta": "bert", "distilbert": "bert", "vit": "vit",
          "whisper_encoder": "bart", "llama": "gpt2", "unet_2d_condition": "unet"}  # fmt: skip
 OLDER = ("text_bert", "text_gpt2", "image_vit", "image_convnext", "image_segformer",
          "torch_lstm_tagger", "torch_gru_tagger", "torch_unet",
-         "torch_detector", "image_mobilenetv2", "rtdetr", "rtdetrv2", "dfine")  # fmt: skip
+         "torch_detector", "image_mobilenetv2", "rtdetr", "rtdetrv2", "dfine",
+         *speech_models.RECIPES)  # fmt: skip
 BATCH, LENGTH = (0,), (0, 1)  # the dynamic axes
 OPEN = {
     **dict.fromkeys(("text_bert", "text_llama", "text_debertav2", "text_gpt2", "text_qwen3",
@@ -51,6 +53,7 @@ def routes() -> dict[str, Callable[[Path], None]]:
         **diffusion_models.RECIPES,
         **detector_models.RECIPES,
         **newer_models.RECIPES,
+        **speech_models.RECIPES,
     }
     found: dict[str, Callable[[Path], None]] = {}
     found |= {name: partial(_plain, name, recipe) for name, recipe in recipes.items()}
