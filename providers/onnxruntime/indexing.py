@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, Impossible, needs
-from tflgpu_plugin.providers import Builder
+from tflgpu_plugin.providers import Builder, Default
 
 from .conditions import REAL
 from .host import DTYPES
+from .narrow_integers import Row
 from .presence import absent
 from .rearranging import parts
+from .rows import declared
 from .windows import transposed
 
 LIKENESS = needs(
@@ -173,3 +176,13 @@ def features(e: Builder) -> int:
         x = e.reshape(x, (1, *e.shape()))
     places = e.reshape(e.x(1), (many,))
     return e.add("gather", x, places, axis=e.rank(x) - 1, raises=True)
+
+
+def updated(**defaults: Default) -> Row:
+    """Returns a builder of a scatter. One that writes nothing returns its first input."""
+    scatter = declared(reduction="none", wraps=True, raises=True, **defaults)
+
+    def row(e: Builder) -> Any:
+        return e.x() if 0 in e.shape(e.x(1)) else scatter(e)
+
+    return row

@@ -26,7 +26,7 @@ NORMED = "value scale bias"
 QUANTIZED = "value scale zero_point?"
 RESULT = "scale zero_point"
 CELL = "value weights! recurrent_weights! biases!? index? state?"
-PLACED = "index value"
+UPDATED = "value index updates"
 LISTS = ("shape", "count", "repeats")  # roles of operands that are read at import
 
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions

@@ -46,7 +46,7 @@ def test_roles() -> None:
         *("ends", "size", "sizes", "begin", "end", "strides", "block", "start", "length", "order"),
         *("repeats", "axis", "paddings", "factors", "first", "limit", "delta"),
     }
-    assert {name for name, role in ROLES.items() if role.typed} == {"value", "slope"}
+    assert {name for name, role in ROLES.items() if role.typed} == {"value", "slope", "updates"}
     assert {name for name, role in ROLES.items() if role.clamps} == {"starts", "ends", "steps"}
     assert {name: role.extents for name, role in ROLES.items() if role.extents} == {
         "channel_bias": "list", "padding_value": "one", "axis": "one", "paddings": "pairs",

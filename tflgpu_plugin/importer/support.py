@@ -327,9 +327,13 @@ def _refuse_shapes(graph: Graph, node: Node) -> Refusal | None:
 
 def _takes_empty(graph: Graph, node: Node) -> bool:
     """Whether the node may have tensors without elements: it concatenates inputs, or has nothing to
-    do. If indices must be checked (attribute `raises`), the host runs it, as no launch would."""
-    joins = ops.traits(node.op).joins
-    return joins or (idle(graph, node) and not node.attributes.get("raises"))
+    do. If there are indices that must be checked (attribute `raises`), the host runs it, as no
+    launch would."""
+    if ops.traits(node.op).joins:
+        return True
+    indices = (t for t in node.inputs[1:] if t is not None)
+    checked = node.attributes.get("raises") and all(0 not in graph.shape(t) for t in indices)
+    return idle(graph, node) and not checked
 
 
 def _refuse_by_op(graph: Graph, node: Node, op: Op, target: Target) -> Refusal | None:

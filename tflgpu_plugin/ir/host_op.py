@@ -30,7 +30,7 @@ class Role(NamedTuple):
 
 ROLES: Mapping[str, Role] = (
     # Operands that are computed with.
-    dict.fromkeys(("value", "slope"), Role(typed=True))
+    dict.fromkeys(("value", "slope", "updates"), Role(typed=True))
     | dict.fromkeys(("weights", "recurrent_weights", "projection_weights", "peepholes"), Role())
     | dict.fromkeys(
         ("bias", "biases", "projection_bias", "scale", "scales", "fill", "like"), Role()

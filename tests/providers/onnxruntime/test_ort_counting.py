@@ -203,6 +203,24 @@ def test_what_reads_a_counted_result() -> None:
 
 
 @pytest.mark.adapter
+def test_a_scatter_of_as_many_elements_as_a_mask_has() -> None:
+    """As in splines of speech synthesis, which write back what is outside of an interval. A run
+    with nothing to write is the GPU's, too."""
+    nodes = [
+        node("Greater", ["x", "top"], ["b"]), node("NonZero", ["b"], ["z"]),
+        node("Transpose", ["z"], ["at"], perm=[1, 0]), node("GatherND", ["x", "at"], ["given"]),
+        node("Neg", ["x"], ["base"]), node("ScatterND", ["base", "at", "given"], ["y"]),
+    ]  # fmt: skip
+    feeds: list[Feeds] = [{"x": chance(3, 4), "top": np.float32(top)} for top in (0.5, 2, -1)]
+    data = build(nodes, feeds[0], ["y"])
+    ours, theirs = session(data, force=1), cpu(data)
+    for given in feeds:
+        same(ours, theirs, {name: np.asarray(value) for name, value in given.items()})
+    report = tflgpu_plugin.report(ours)
+    assert not report.host_runs and {one.where for one in report.nodes} == {"gpu"}
+
+
+@pytest.mark.adapter
 def test_a_shape_that_hangs_on_a_count_is_worked_out_anew() -> None:
     """The bound is not the shape, neither for its readers nor for values computed from it."""
     nodes = [
