@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from tflgpu_plugin.ir import BFLOAT16, COUNTS, Impossible, needs
-from tflgpu_plugin.providers import Builder, Default
+from tflgpu_plugin.providers import Builder
 
 from .conditions import REAL
 from .host import DTYPES
 from .narrow_integers import Row
 from .presence import absent
 from .rearranging import parts
-from .rows import declared
+from .rows import operand
 from .windows import transposed
 
 LIKENESS = needs(
@@ -178,11 +177,16 @@ def features(e: Builder) -> int:
     return e.add("gather", x, places, axis=e.rank(x) - 1, raises=True)
 
 
-def updated(**defaults: Default) -> Row:
-    """Returns a builder of a scatter. One that writes nothing returns its first input."""
-    scatter = declared(reduction="none", wraps=True, raises=True, **defaults)
+def updated(**defaults: int) -> Row:
+    """Returns a builder of a scatter with these attributes by default. One that writes nothing
+    returns its first input."""
 
-    def row(e: Builder) -> Any:
-        return e.x() if 0 in e.shape(e.x(1)) else scatter(e)
+    def row(e: Builder) -> int:
+        if 0 in e.shape(e.x(1)):
+            return e.x()
+        named = {name: e.attribute(name, value) for name, value in defaults.items()}
+        given = e.x(), operand(e, "index", e.x(1)), e.x(2)
+        how = e.text("reduction", "none")
+        return e.add(e.row.op, *given, reduction=how, wraps=True, raises=True, **named)
 
     return row

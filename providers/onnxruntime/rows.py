@@ -81,7 +81,7 @@ def declared(
     def row(e: Builder) -> Any:
         roles = e.row.taken
         roles += roles[-1:] * (len(e.inputs) - len(roles))
-        inputs = [_operand(e, role, t) for role, t in zip(roles, e.inputs, strict=False)]
+        inputs = [operand(e, role, t) for role, t in zip(roles, e.inputs, strict=False)]
         named: dict[str, Any] = {name: e.attribute(*source) for name, source in sources.items()}
         named |= derived(e) if derived else {}
         held = e.dtype(inputs[roles.index("value")])
@@ -93,7 +93,7 @@ def declared(
     return row
 
 
-def _operand(e: Builder, role: str, tensor: int | None) -> int | None:
+def operand(e: Builder, role: str, tensor: int | None) -> int | None:
     """Returns `tensor` as ops take it: constant indices, axes and extents become int32."""
     known = None if tensor is None else e.constant(tensor)
     if known is None or role not in (*LISTS, "axis", "index"):

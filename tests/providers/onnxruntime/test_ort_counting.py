@@ -204,8 +204,8 @@ def test_what_reads_a_counted_result() -> None:
 
 @pytest.mark.adapter
 def test_a_scatter_of_as_many_elements_as_a_mask_has() -> None:
-    """As in splines of speech synthesis, which write back what is outside of an interval. A run
-    with nothing to write is the GPU's, too."""
+    """Splines of speech synthesis write back what is outside of an interval. A run with nothing to
+    write is the GPU's, too."""
     nodes = [
         node("Greater", ["x", "top"], ["b"]), node("NonZero", ["b"], ["z"]),
         node("Transpose", ["z"], ["at"], perm=[1, 0]), node("GatherND", ["x", "at"], ["given"]),
