@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from tflgpu_plugin.providers import Builder
 
 from .conditions import REAL
 from .host import DTYPES
-from .narrow_integers import Row
 from .presence import absent
 from .rearranging import parts
 from .rows import operand
@@ -177,16 +177,12 @@ def features(e: Builder) -> int:
     return e.add("gather", x, places, axis=e.rank(x) - 1, raises=True)
 
 
-def updated(**defaults: int) -> Row:
-    """Returns a builder of a scatter with these attributes by default. One that writes nothing
-    returns its first input."""
-
-    def row(e: Builder) -> int:
-        if 0 in e.shape(e.x(1)):
-            return e.x()
-        named = {name: e.attribute(name, value) for name, value in defaults.items()}
-        given = e.x(), operand(e, "index", e.x(1)), e.x(2)
-        how = e.text("reduction", "none")
-        return e.add(e.row.op, *given, reduction=how, wraps=True, raises=True, **named)
-
-    return row
+def updated(e: Builder) -> int:
+    """Builds a scatter; one that writes nothing returns its first input."""
+    if 0 in e.shape(e.x(1)):
+        return e.x()
+    given, how = (e.x(), operand(e, "index", e.x(1)), e.x(2)), e.text("reduction", "none")
+    more: dict[str, Any] = {}
+    if "axis" in e.op.attributes:
+        more["axis"] = e.axis(e.integer("axis"), e.rank())
+    return e.add(e.row.op, *given, reduction=how, wraps=True, raises=True, **more)

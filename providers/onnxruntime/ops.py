@@ -335,14 +335,14 @@ _ROWS: tuple[HostOp, ...] = (
     row("Scan", "reshape", (9, 25), "value*", control_flow.repeated, by=control_flow.scan,
         bfloat16=True),
     row(
-        "Scatter", "scatter_elements", (9, 9), UPDATED, by=indexing.updated(axis=0), bfloat16=True,
+        "Scatter", "scatter_elements", (9, 9), UPDATED, by=indexing.updated, bfloat16=True,
     ),
     row(
         "ScatterElements", "scatter_elements", (11, 18), UPDATED,
-        by=indexing.updated(axis=0), bfloat16=True,
+        by=indexing.updated, bfloat16=True,
     ),
     row(
-        "ScatterND", "scatter_nd", (11, 18), UPDATED, by=indexing.updated(), bfloat16=True,
+        "ScatterND", "scatter_nd", (11, 18), UPDATED, by=indexing.updated, bfloat16=True,
     ),
     row("Selu", "selu", (6, 22)),
     row("Shrink", "shrink", (9, 9)),
