@@ -4,7 +4,8 @@ the same row, which keeps magnitudes and takes no memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,31 @@ def decoded_token(width: int, heads: int, kv_heads: int, inner: int, keys: int) 
     gate = b.same("mul", gate, b.same("logistic", gate), activation="none")
     y = b.same("mul", gate, b.dense(y, inner, False), activation="none")
     return b.graph(b.add(b.dense(y, width, False), x), new, made)
+
+
+def attention(
+    tokens: int, depth: int, past: int = 0, sharing: int = 1, masked: bool = False
+) -> Graph:
+    """Returns attention of 8 heads of this depth, `sharing` of which have the same keys, over
+    `past` keys of a cache and those of the tokens."""
+    heads, keys = 8, past + tokens
+    b = _Block((1, heads, tokens, depth))
+    k, v = (b.given(1, heads // sharing, keys, depth) for _ in range(2))
+    mask = [b.given(1, 1, tokens, keys)] if masked else []
+    causal = {"causal": True, "past": past} if past else {}
+    given = {"heads": heads, "kv_heads": heads // sharing, "scale": depth**-0.5}
+    return b.graph(b.same("attention", b.inputs[0], k, v, *mask, **given, **causal))
+
+
+def attentions() -> Iterator[Graph]:
+    """Yields attention of the sizes that models have: with and without masks, shared keys and
+    caches."""
+    for tokens, depth in product((128, 512, 2048), (32, 64, 80, 128, 256)):
+        yield attention(tokens, depth)
+        yield attention(tokens, depth, masked=True)
+        yield attention(tokens, depth, sharing=4)
+        yield attention(tokens, depth, past=tokens)
+        yield attention(1, depth, past=tokens, sharing=4)
 
 
 def lstm_layer(steps: int, inputs: int, units: int) -> Graph:

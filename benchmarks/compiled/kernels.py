@@ -1,6 +1,6 @@
-"""Selects the kernels to compile: those of all conformance cases as planned for a GPU, in float32
-and with values stored as float16; for AMD also those of dense products with every tile of every
-row."""
+"""Selects the kernels to compile: those of all conformance cases, and of attention in the sizes of
+models, as planned for a GPU, in float32 and with values stored as float16; for AMD also those of
+dense products with every tile of every row."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from unittest.mock import patch
 
+from benchmarks.compiled.blocks import attentions
 from benchmarks.compiled.devices import DEVICES
 from benchmarks.compiled.gpus import AMD, target
 from conformance import node_cases
@@ -116,6 +117,7 @@ def _graphs(family: str) -> Iterator[Graph]:
     yield from (graph(case) for case in all_cases()[family] if not case.refused)
     nodes = node_cases.family_nodes(family)
     yield from (node_cases.graph(case) for case in nodes if not case.refused)
+    yield from attentions() if family == "attention" else ()
 
 
 def _planned(graphs: list[Graph], target: Target) -> Iterator[Pipeline]:

@@ -235,9 +235,17 @@ def test_taps_of_a_row_are_loaded_together(
     pixels: int, width: int, steps: int, ahead: int, across: int
 ) -> None:
     tile = Tile(pixels, 2, 4, 32, "global", 8)
-    assert along_row(tile, width, steps) == (replace(tile, ahead=ahead), across)
+    found = along_row(Target(vendor="amd"), tile, width, steps)
+    assert found == (replace(tile, ahead=ahead), across)
     for other in (replace(tile, weights="memory"), replace(tile, ahead=1)):
-        assert along_row(other, width, steps) == (other, 1)
+        assert along_row(Target(vendor="amd"), other, width, steps) == (other, 1)
+
+
+@pytest.mark.parametrize(("width", "ahead", "across"), [(3, 2, 3), (2, 2, 2), (5, 8, 1)])
+def test_intel_loads_fewer_at_once(width: int, ahead: int, across: int) -> None:
+    tile = Tile(1, 2, 4, 32, "global", 8)
+    found = along_row(Target(vendor="intel"), tile, width, 12)
+    assert found == (replace(tile, ahead=ahead), across)
 
 
 @pytest.mark.parametrize(

@@ -129,8 +129,8 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
 @pytest.mark.parametrize(
     ("op", "given", "more", "gpu", "cpu"),
     [
-        # 23 slices of outputs by 64 and by 8 threads, and 3 rows
-        ("fully_connected", ((3, 21), held(90, 21)), {}, [(1, 3, 1)], [(3, 3, 1)]),
+        # 23 slices of outputs by 4 teams of 8 threads and by 8 threads; 3 rows
+        ("fully_connected", ((3, 21), held(90, 21)), {}, [(6, 3, 1)], [(3, 3, 1)]),
         # From 8 rows on, pixels of a tile: 30 by 32 threads of one pixel, by 8 of 8; 23 slices in
         # blocks of 2 and of 4
         ("fully_connected", ((30, 24), held(90, 24)), {}, [(1, 12, 1)], [(1, 6, 1)]),
@@ -443,3 +443,18 @@ def test_a_cast_is_one_launch(source: str, result: str, expression: str) -> None
     y = Tensor("y", X, result)
     (launch,) = lowered(GPU, "cast", Tensor("x", X, source), results=[y]).launches
     assert launch.variant["expression"] == expression
+
+
+@pytest.mark.parametrize(
+    ("target", "teams", "shuffled"),
+    [(GPU, True, False), (replace(GPU, subgroup_size=32), True, True),
+     (CPU, False, False), (SHUFFLES, True, True)],
+)  # fmt: skip
+def test_rows_of_weights_are_shared_by_teams_of_threads(
+    target: Target, teams: bool, shuffled: bool
+) -> None:
+    """GPUs without shuffles add the sums of a team in workgroup memory; on software adapters that
+    is slower than a thread for each row."""
+    plan = lowered(target, "fully_connected", (3, 21), held(90, 21))
+    (launch,) = plan.launches
+    assert (launch.variant["shared"], launch.variant["shuffled"]) == (teams, shuffled)

@@ -68,3 +68,9 @@ class Target:
     def shuffles(self) -> bool:
         """Whether kernels that share weights among aligned groups of 8 lanes are correct here."""
         return self.subgroup_size >= 8 and self.subgroup_size % 8 == 0
+
+    @property
+    def teams(self) -> bool:
+        """Whether 8 threads share the inputs of a result: with shuffles, and without them on GPUs,
+        which exchange values in workgroup memory faster than one thread reads a row of weights."""
+        return self.shuffles or not self.software

@@ -1,8 +1,9 @@
 // Fully connected layer: output row n, one channel slice at a time. Weights are row-major: [output][input slice] of vec4.
 //
 // Variant:
-//   shared  a group of 8 invocations splits the inputs of each output slice among them and adds the partial sums by shuffle;
-//           otherwise each invocation computes a slice of its own
+//   shared  a team of 8 invocations splits the inputs of each output slice among them and adds the partial sums; otherwise each
+//           invocation computes a slice of its own
+//   shuffled  the partial sums are added by shuffle, else through workgroup memory
 //   flat    the inputs of a row cross row boundaries in the storage of x, so they are read one by one
 //   lanes   invocations of a workgroup
 //   ahead   iterations that are loaded before the first is multiplied (1 if `flat`)
@@ -19,6 +20,7 @@
     return select(vec4f(0.0), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
   }
 }
+{% if shared %}{% include "team_total.wgsl" %}{% endif %}
 {% include "each_group.wgsl" %}
   let n = wi.y;
   let lane = lid % EACH;
@@ -60,11 +62,7 @@
   }
   let ones = vec4f(1.0);
   var value = vec4f(dot(sum[0], ones), dot(sum[1], ones), dot(sum[2], ones), dot(sum[3], ones));
-@if SHARED {
-  value += subgroupShuffleXor(value, 1u);
-  value += subgroupShuffleXor(value, 2u);
-  value += subgroupShuffleXor(value, 4u);
-}
+@if SHARED: value = team_total(value, lid);
   if (lane == 0u && slice < p.slices) {
     store_y((n / p.y_pixels * p.y_slices + p.first_slice + slice) * p.y_pixels + n % p.y_pixels, epilogue_y(p.first_slice + slice), value);
   }

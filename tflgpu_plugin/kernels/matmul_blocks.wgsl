@@ -5,9 +5,11 @@
 //   bits    bits of a weight
 //   rows    rows of x per invocation
 //   zeros   there are zero points besides the scales
-//   shared  a group of 8 invocations splits the inputs of an output slice among them and adds the partial sums by shuffle;
-//           otherwise each invocation computes a slice of its own
+//   shared  a team of 8 invocations splits the inputs of an output slice among them and adds the partial sums; otherwise each
+//           invocation computes a slice of its own
+//   shuffled  the partial sums are added by shuffle, else through workgroup memory
 {% set slices = 8 // bits %}
+{% if shared %}{% include "team_total.wgsl" %}{% endif %}
 {% include "each_group.wgsl" %}
 {% if shared %}
   let lane = lid % 8u;
@@ -55,9 +57,9 @@
 {% endfor %}
   }
 {% for m in range(rows) %}
-{% for mask in (1, 2, 4) if shared %}
-  y{{ m }} += subgroupShuffleXor(y{{ m }}, {{ mask }}u);
-{% endfor %}
+{% if shared %}
+  y{{ m }} = team_total(y{{ m }}, lid);
+{% endif %}
   if ({{ "lane == 0u && " if shared }}slice < p.slices && wi.y * {{ rows }}u + {{ m }}u < p.rows) {
     let at = (n{{ m }} / p.x_pixels * p.y_slices + p.first_slice + slice) * p.x_pixels + n{{ m }} % p.x_pixels;
     store_y(at, epilogue_y(p.first_slice + slice), y{{ m }});

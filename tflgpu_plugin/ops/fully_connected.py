@@ -107,7 +107,7 @@ def _multiply_rows(r: Rows) -> None:
     """Records one launch with a thread, or eight of them, per row and slice of outputs."""
     low, node, x, flat = r.low, r.node, r.x, r.flat
     outputs, inputs = r.shape[0], r.shape[-1]
-    shared, slices_in = low.target.shuffles, -(-inputs // 4)
+    shared, slices_in = low.target.teams, -(-inputs // 4)
     parameters: dict[str, object] = {
         "inputs": inputs,
         "input_slices": slices_in,
@@ -129,7 +129,13 @@ def _multiply_rows(r: Rows) -> None:
             Kernel(
                 "fully_connected",
                 {**parameters, **here},
-                {"shared": shared, "flat": flat, "lanes": lanes, "ahead": ahead},
+                {
+                    "shared": shared,
+                    "shuffled": low.target.shuffles,
+                    "flat": flat,
+                    "lanes": lanes,
+                    "ahead": ahead,
+                },
             ),
             node,
             {"x": Access(node.operand(), view=1 if flat else 4), "w": part},

@@ -161,7 +161,7 @@ def _multiply(b: BlockProduct) -> None:
     share the inputs, computes some rows of x."""
     low, node, x, inputs, outputs = b.low, b.node, b.x, b.inputs, b.outputs
     block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
-    rows, shared = x.batch * x.spatial, low.target.shuffles
+    rows, shared = x.batch * x.spatial, low.target.teams
     together = min(MOST_ROWS[bits], 1 << (rows - 1).bit_length())
     lanes = 8 if low.target.software else 64
     used, unit = -(-inputs * bits // 32), min(block, UNIT) * bits // 32
@@ -179,7 +179,10 @@ def _multiply(b: BlockProduct) -> None:
                     "unit_words": unit, "block_units": block * bits // 32 // unit,
                     "first_slice": first // 4, "y_slices": -(-outputs // 4),
                 },
-                {**variant, "rows": together, "shared": shared, "lanes": lanes},
+                {
+                    **variant, "rows": together, "shared": shared, "lanes": lanes,
+                    "shuffled": low.target.shuffles,
+                },
             ),
             node,
             {"x": low.stored(node.operand()), **reads},

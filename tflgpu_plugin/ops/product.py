@@ -112,7 +112,7 @@ def _loop(low: Lowering, node: Node, product: Product) -> _Loop:
         tile = point_tile(low.target, tile)
     steps = -(-blocks.depth * blocks.merged // tile.step)
     tile = waiting(low.target, tile, threads * blocks.count * address.planes, steps)
-    tile, across = along_row(tile, address.width, steps)
+    tile, across = along_row(low.target, tile, address.width, steps)
     if max(steps, blocks.taps) > MAX_LOOP_ROUNDS:
         said = f"{blocks.depth} channels or {blocks.taps} taps are too many."
         raise Unsupported.of("shape.too_large", said, node.id)

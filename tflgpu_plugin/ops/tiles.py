@@ -5,9 +5,9 @@ GPUs have the choices of TFLite's GPU delegate (tasks/conv_generic.cc), with its
 slices as pixels and slices, and its workgroups; they are not measured here. Two vendors differ, by
 the estimates of Mesa's compilers. Intel reads weights from global memory: a load that all lanes
 share is one block read, but each shuffled float takes four instructions (from Skylake to Panther
-Lake, networks take 0.2 to 0.6 of the time). NVIDIA has workgroups of 64 lanes, with which networks
-of three generations take 0.93 of the time that they take with 32. Software adapters have what is
-fastest on lavapipe."""
+Lake, networks take 0.2 to 0.6 of the time), and with more than 6 loads at once float16 kernels
+spill registers. NVIDIA has workgroups of 64 lanes, with which networks of three generations take
+0.93 of the time that they take with 32. Software adapters have what is fastest on lavapipe."""
 
 from __future__ import annotations
 
@@ -54,12 +54,14 @@ class Tile:
 class Start:
     """A vendor's row: (pixels, slices) from the most work per thread to the least, the workgroup's
     size, and the source of weights (shuffles only if they passed the self-test). `wide` are the
-    sizes if all subgroups have 64 lanes."""
+    sizes if all subgroups have 64 lanes; `loads` the most vec4 of x that are loaded at once, over
+    several taps."""
 
     sizes: tuple[tuple[int, int], ...]
     lanes: int
     weights: str
     wide: tuple[tuple[int, int], ...] = ()
+    loads: int = MOST_LOADS
 
     def sizes_on(self, target: Target) -> tuple[tuple[int, int], ...]:
         return self.wide if self.wide and target.least_subgroup >= 64 else self.sizes
@@ -68,7 +70,7 @@ class Start:
 STARTS: dict[str, Start] = {
     "nvidia": Start(((2, 4), (1, 4), (1, 2)), 64, "memory"),
     "amd": Start(((4, 2), (2, 2), (1, 2)), 32, "global", ((2, 2), (1, 2))),
-    "intel": Start(((1, 4), (1, 2)), 16, "global"),
+    "intel": Start(((1, 4), (1, 2)), 16, "global", loads=6),
     "apple": Start(((4, 2), (2, 2), (1, 2)), 32, "global"),
     "arm": Start(((4, 2), (2, 2), (1, 2)), 16, "global"),
     "qualcomm": Start(((4, 2), (2, 2), (1, 2)), 16, "global"),
@@ -99,10 +101,11 @@ def waiting(target: Target, tile: Tile, threads: int, steps: int) -> Tile:
     return replace(tile, ahead=2 * AHEAD) if twice else tile
 
 
-def along_row(tile: Tile, width: int, steps: int) -> tuple[Tile, int]:
+def along_row(target: Target, tile: Tile, width: int, steps: int) -> tuple[Tile, int]:
     """Returns the tile for a window of this width, and how many taps of a row are loaded together:
     all of them, if iterations per tap are too few to hide memory latency, else one."""
-    fitting = [n for n in (4, 2) if n * width * tile.pixels <= MOST_LOADS]
+    most = STARTS.get(target.vendor, STARTS["unknown"]).loads
+    fitting = [n for n in (4, 2) if n * width * tile.pixels <= most]
     few = 1 < width and steps <= FEW_STEPS and tile.ahead > 1
     if not few or tile.weights != "global" or not fitting:
         return tile, 1
