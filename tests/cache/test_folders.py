@@ -104,7 +104,13 @@ def test_nothing_is_left_of_what_cannot_be_kept(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [place]
 
 
-VARIANT = (("lanes", 8), ("shared", True), ("flat", False), ("ahead", 1))
+VARIANT = (
+    ("lanes", 8),
+    ("shared", True),
+    ("shuffled", True),
+    ("flat", False),
+    ("ahead", 1),
+)
 
 
 def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
