@@ -74,6 +74,13 @@ def doubled(net: Net, n: int) -> int:
     return net.op("resize_bilinear", x, sizes, made=made, **how)
 
 
+def filled(net: Net, n: int) -> int:
+    """Fills a signal up to a constant length, and reflects its ends."""
+    sides = net.constant(integers([0, 0, 0, 4000 - n]), "i32")
+    whole = net.op("pad", net.input((1, n)), sides, mode="constant")
+    return net.op("pad", whole, net.ints(0, 0, 9, 9), mode="reflect")
+
+
 def repeating(mode: str) -> Callable[[Net, int], int]:
     """Returns a graph that pads by others of its elements, and transposes the result."""
 
@@ -89,6 +96,7 @@ def repeating(mode: str) -> Callable[[Net, int], int]:
 REPEATING = tuple(map(repeating, ("edge", "reflect", "symmetric", "wrap")))
 GRAPHS: tuple[Callable[[Net, int], int], ...] = (
     attention, rows, transposed, mean, deep, branches, between, resized, doubled,
+    filled,
     *REPEATING,
 )  # fmt: skip
 

@@ -206,6 +206,11 @@ def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis 
     same = alone and surely_equal(start, 0) and step == 1 and axis.straight
     if isinstance(own.lookup, Fold) and same and surely_equal(axis.extent, own.extent):
         return replace(own, stride=own.stride)
+    if axis.lookup is None and own.lookup is None:
+        return _between(axis, own, start, step)
+    numbers = (n for a in (axis, own) for n in (a.extent, a.low, a.stop))
+    if is_symbolic((*numbers, start, step)):
+        return None  # each element would be compared with a symbol
     reached = np.arange(axis.extent) if (indices := axis.indices) is None else indices
     reached = start + step * reached
     here = np.arange(axis.extent)
@@ -221,6 +226,19 @@ def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis 
         return replace(axis, low=low, high=high)
     entries = own_indices[np.where(inside, reached, reached[low])]
     return replace(axis, stride=own.stride, low=low, high=high, lookup=entries)
+
+
+def _between(axis: Axis, own: Axis, start: int, step: int) -> Axis:
+    """Returns `axis`, whose element x is element `start + step * x` of `own`, with the padding of
+    both."""
+    first, last = own.low - start, own.stop - 1 - start
+    if step < 0:
+        first, last = -last, -first
+    low = larger(axis.low, -(-first // abs(step)))
+    high = smaller(axis.stop, last // abs(step) + 1)
+    if low >= high:
+        low = high = 0
+    return replace(axis, low=low, high=high)
 
 
 class Coordinates(NamedTuple):
