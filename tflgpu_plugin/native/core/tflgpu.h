@@ -19,7 +19,6 @@ typedef struct tg_ort_partition tg_ort_partition;
 /* ---- library ------------------------------------------------------------------------------------------------ */
 
 uint32_t tg_abi_version(void);                       /* the version of this header: 7 */
-
 /* Returns 1, 2, ...: numbers of delegates and sessions, unique in the process even with several copies of the package. */
 int64_t tg_next_number(void);
 int tg_is_live(int64_t number);    /* whether the host still has the delegate or session */
@@ -261,7 +260,6 @@ typedef struct tg_tensor_state {
   uint64_t uploaded_bytes, downloaded_bytes;       /* moved between the host and the GPU outside of runs */
 } tg_tensor_state;
 void tg_tensor_get_state(tg_tensor_state *out);
-
 /* ---- tflite/ ------------------------------------------------------------------------------------------------ */
 
 /* Python's side of the TFLite delegate. The library may call these with or without the GIL; cffi takes it. On failure each
@@ -277,7 +275,6 @@ typedef struct tg_tflite_callbacks {
 
 /* NULL clears them and waits for callbacks in flight; afterwards create and build fail with a sentence. */
 void tg_tflite_set_callbacks(const tg_tflite_callbacks *callbacks);
-
 /* Copies the names of all tensors of a host's context, each to `size` bytes (2 to 4096) and cut to that; "" for a missing name
  * or an invalid pointer. */
 void tg_tflite_names(void *context, char *names, size_t size);
@@ -313,7 +310,6 @@ int tg_tflite_claim(void *context, void *delegate, tg_kernel *const *kernels, si
 
 /* Copies a state that is kept on the device to the host's memory at `data`, where it belongs; does nothing for any other memory. */
 int tg_tflite_show_state(void *data, uint64_t bytes, tg_error *err);
-
 /* Returns the number that create gave a delegate, 0 for a pointer that is not one of our delegates, which may be invalid. */
 int64_t tg_tflite_delegate_number(void *delegate);
 
