@@ -7,6 +7,7 @@ code finds them for a model without a file of ours."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import os
@@ -42,6 +43,7 @@ _Present = tuple[list[int], list[str]]  # numbers of delegates, and why there ar
 _made: providers.PerCaller[_Present] = providers.PerCaller()
 _numbers: providers.WeakRegistry[Any, int] = providers.WeakRegistry()  # by native model
 _environments: providers.WeakRegistry[Any, bool] = providers.WeakRegistry()
+_native: providers.Registry[tuple[str, ...], tuple[Any, Any]] = providers.Registry()  # by paths
 
 
 # ---- environments --------------------------------------------------------------------------------
@@ -55,16 +57,30 @@ def environment(options: Mapping[str, Any], like: Any = None) -> Any:
     host = module()
     watch(host)
     path = folder({key: str(value) for key, value in options.items() if value is not None})
-    if like is None:
-        made = host.Environment.create(runtime_path=path)
-    else:
-        paths = (like.options.compiler_plugin_path, like.options.dispatch_library_path)
-        made = host.Environment.create(options=host.EnvironmentOptions(path, *paths))
-    # Buffers on the device need the native environment until they end, and refer to this object,
-    # whose `close` lets go of the environment.
-    made._kept_for_buffers = made._capsule
+    paths = (
+        (like.options.compiler_plugin_path, like.options.dispatch_library_path)
+        if like is not None
+        else ()
+    )
+    capsule, chosen = _native_environment(host, (path, *paths))
+    made = host.Environment(capsule, chosen)
     _environments.put(made, True)
     return made
+
+
+def _native_environment(host: Any, paths: tuple[str, ...]) -> tuple[Any, Any]:
+    """Returns the native environment with these paths, and its options. It is never freed: LiteRT
+    ends the process where a buffer of the plugin's kind is freed after its environment, and a
+    collection of garbage frees both in any order."""
+    with _lock:
+        if (found := _native.get(paths)) is None:
+            if len(paths) == 1:
+                first = host.Environment.create(runtime_path=paths[0])
+            else:
+                first = host.Environment.create(options=host.EnvironmentOptions(*paths))
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(first._capsule))
+            _native.put(paths, found := (first._capsule, first.options))
+        return found
 
 
 def module() -> Any:

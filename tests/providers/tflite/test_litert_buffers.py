@@ -173,6 +173,27 @@ def test_buffers_outlive_the_model_and_the_environment() -> None:
     run_python(LAST)
 
 
+IN_A_RING = """
+import gc
+import tflgpu_plugin
+from tests.support import small_models
+from tests.support.litert_models import made
+gc.disable()
+for _ in range(3):
+    environment = tflgpu_plugin.litert_environment(force=1)
+    model = made(small_models.guide(), environment)
+    ring = [environment.__dict__, environment, model]
+    ring += [*model.create_input_buffers(0), *model.create_output_buffers(0), ring]
+    environment.ring = ring
+    del environment, model, ring
+    gc.collect()
+"""
+
+
+def test_a_collection_may_free_an_environment_before_its_buffers() -> None:
+    run_python(IN_A_RING)
+
+
 def test_handlers_of_buffers() -> None:
     ffi, handlers = native.ffi, native.lib.LiteRtAcceleratorImpl.handlers
     made_, at, none = ffi.new("tgr_memory **"), ffi.new("void **"), ffi.NULL
