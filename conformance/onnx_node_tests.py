@@ -185,7 +185,7 @@ def _run(case: Case, **options: Any) -> Outcome:
     ours = "" if taken else "CPU "
     try:
         for inputs, outputs in case.sets:
-            case.compare(_results(session, inputs), outputs)
+            case.compare(results(session, inputs), outputs)
     except Exception as error:  # wrong results, and all that onnxruntime raises
         if taken and _as_host(case, session):
             text = f"the CPU provider differs in the same way, or more: {_line(error)}"
@@ -201,7 +201,7 @@ def _run(case: Case, **options: Any) -> Outcome:
     return Outcome(case.name, f"{ours}PASS", taken, len(report.nodes), reasons)
 
 
-def _results(session: Any, inputs: Sequence[Any]) -> list[Any]:
+def results(session: Any, inputs: Sequence[Any]) -> list[Any]:
     names = [value.name for value in session.get_inputs()]
     feeds = {name: _array(value) for name, value in zip(names, inputs, strict=False)}
     return runner.results(session, feeds)
@@ -215,7 +215,7 @@ def _as_host(case: Case, session: Any) -> bool:
     try:
         cpu = onnx_host.session(case.model.SerializeToString(), cpu=True)
         for inputs, outputs in case.sets:
-            ours, theirs = _results(session, inputs), _results(cpu, inputs)
+            ours, theirs = results(session, inputs), results(cpu, inputs)
             for pair in zip(ours, theirs, outputs, strict=True):
                 if not _no_farther(*pair):
                     case.compare(*pair[:2])

@@ -39,6 +39,7 @@ ELSEWHERE = {
     "FAIL a.onnx: ": "what it prints",
     "First wrong result in partition": "tests/cli/test_compare.py plants faults and reads this",
     "python -m benchmarks.compiled translated": "a step of make test-rest",
+    "git clone --depth 1 https://github.com/rustnn/": "it downloads; tests/suite/test_webnn.py",
     "python tools/drivers.py ": "it downloads; tests/suite/test_drivers.py has its parts",
 }
 

@@ -22,6 +22,7 @@ from benchmarks.engine import Unavailable
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Pipeline
+from tflgpu_plugin.ir.calibration import SETTINGS
 from tflgpu_plugin.ops import form_names
 
 KERNELS = ("ahead", "half", "tile", "weights")  # settings
@@ -183,7 +184,7 @@ def test_settings_that_no_kernel_has_are_refused_with_those_there_are(
     for text, sentence in (
         (
             "winogard_rows=always",
-            f"the settings are {', '.join(sorted((*KERNELS, *form_names())))}.",
+            f"the settings are {', '.join(sorted({*KERNELS, *SETTINGS, *form_names()}))}.",
         ),
         ("rows=alway", "rows=alway: the values of rows are always, never."),
         ("rows", "rows: the values of rows are always, never."),

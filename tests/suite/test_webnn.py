@@ -164,7 +164,7 @@ def test_models_mean_what_operators_do(group: Any, tmp_path: Path) -> None:
         assert isinstance(case, Case), case
         ((inputs, expected),) = case.sets
         session = onnx_host.session(case.model.SerializeToString(), cpu=True)
-        found = node_tests._results(session, inputs)
+        found = node_tests.results(session, inputs)
         case.compare([*found], [*expected])
 
 
