@@ -57,7 +57,7 @@ def Interpreter(  # noqa: N802  (the name of the host's class)
         kinds = {"experimental_op_resolver_type": experimental_op_resolver_type}
         return classic.Interpreter(model_content=content, num_threads=num_threads, **kinds, **more)
     if more or len(experimental_delegates) > 1:
-        raise ValueError("A CompiledModel takes one accelerator, and no option of interpreters.")
+        raise NotTaken("A CompiledModel takes one accelerator, and no option of interpreters.")
     (accelerator,) = experimental_delegates
     return Compiled(content, accelerator, num_threads or 1, experimental_op_resolver_type)
 

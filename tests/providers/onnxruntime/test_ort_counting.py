@@ -202,6 +202,46 @@ def test_what_reads_a_counted_result() -> None:
     check(nodes, feeds, ["w", "z", "shape", "r"], held, cpu_nodes=["Shape"])
 
 
+SCATTERED = {
+    "ScatterND": [
+        ((4, 3), (2, 1), (2, 3)), ((4, 3), (0, 1), (0, 3)), ((4, 3), (2, 0), (2, 4, 3)),
+        ((4, 3), (2, 0), (2, 3)), ((4, 3), (0, 1), (0, 4)), ((4, 3), (0, 2), (0,)),
+        ((4, 3), (0, 2), (0, 3)), ((0, 3), (0, 1), (0, 3)), ((4, 0), (2, 1), (2, 0)),
+    ],
+    "ScatterElements": [
+        ((4, 3), (2, 3), (2, 3)), ((4, 3), (0, 3), (0, 3)), ((4, 3), (2, 0), (2, 0)),
+        ((4, 3), (0, 3), (2, 3)), ((4, 3), (0, 3), (0, 2)), ((0, 3), (0, 3), (0, 3)),
+    ],
+}  # fmt: skip
+
+
+def refused(running: Any, values: Feeds) -> bool:
+    """Whether a run raises; onnxruntime's errors have no base class of their own."""
+    try:
+        running.run(None, values)
+    except Exception:
+        return True
+    return False
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("op", SCATTERED)
+def test_scatters_of_any_number_of_elements(op: str) -> None:
+    """Without an element, too, shapes must fit; an index of no coordinate selects all data."""
+    for data, at, given in SCATTERED[op]:
+        shapes = {"x": data, "at": at, "given": given}
+        values: Feeds = {
+            name: np.zeros(shape, np.int64) if name == "at" else chance(*shape)
+            for name, shape in shapes.items()
+        }
+        built = build([node(op, ["x", "at", "given"], ["y"])], values, ["y"])
+        ours, theirs = session(built, force=1), cpu(built)
+        if refused(theirs, values):
+            assert refused(ours, values), shapes
+        else:
+            same(ours, theirs, values)
+
+
 @pytest.mark.adapter
 def test_a_scatter_of_as_many_elements_as_a_mask_has() -> None:
     """Splines of speech synthesis write back what is outside of an interval. A run with nothing to
