@@ -28,7 +28,8 @@ def distance(found: list[Array], wanted: list[Array]) -> float:
         assert one.shape == two.shape
         with np.errstate(invalid="ignore"):
             apart = np.abs(one.astype(np.float64) - two.astype(np.float64))
-        apart[(one == two) | (np.isnan(one.astype(float)) & np.isnan(two.astype(float)))] = 0
+        same = (one == two) | (np.isnan(one.astype(float)) & np.isnan(two.astype(float)))
+        apart = np.where(same, 0.0, apart)  # of scalars, too
         largest = float(np.nanmax(np.abs(two.astype(np.float64)), initial=1e-3))
         worst = max(worst, float(apart.max(initial=0.0)) / largest)
     return worst
