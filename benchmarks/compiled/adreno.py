@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from benchmarks.compiled.cost import Code, Work
 from benchmarks.compiled.waiting import GLOBAL, SHARED, SPECIAL, Listing, Step, Unit
@@ -45,15 +46,10 @@ GPUS = {"a740": Adreno(units=6, ghz=0.68, schedulers=4, peak=256, bandwidth=128,
 class Made(Code):
     """A pipeline that ir3 compiled."""
 
+    REGISTERS: ClassVar = ("Registers used",)
+    SPILLS: ClassVar = ("STP Count",)
+
     gpu: Adreno
-
-    @property
-    def registers(self) -> int:
-        return self.numbers["Registers used"]
-
-    @property
-    def spills(self) -> int:
-        return self.numbers["STP Count"]
 
     @property
     def waves(self) -> int:

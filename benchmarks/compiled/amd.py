@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from benchmarks.compiled.cost import Code, Gpu, Instruction, Work, alone
 
@@ -83,13 +84,8 @@ def _bytes(op: str) -> int:
 class Made(Code):
     """A pipeline that ACO compiled."""
 
-    @property
-    def registers(self) -> int:
-        return self.numbers["VGPRs"]
-
-    @property
-    def spills(self) -> int:
-        return self.numbers["Spilled VGPRs"] + self.numbers["Spilled SGPRs"]
+    REGISTERS: ClassVar = ("VGPRs",)
+    SPILLS: ClassVar = ("Spilled VGPRs", "Spilled SGPRs")
 
     @property
     def waves(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from benchmarks.compiled.cost import Code, Gpu, Instruction, Work
 from benchmarks.engine import Unavailable
@@ -29,13 +30,8 @@ GPUS = {"m1": Apple(units=8, ghz=1.278, schedulers=4, peak=128)}
 class Made(Code):
     """A pipeline that agx compiled."""
 
-    @property
-    def registers(self) -> int:
-        return self.numbers["GPRs"]
-
-    @property
-    def spills(self) -> int:
-        return self.numbers["Spills"]
+    REGISTERS: ClassVar = ("GPRs",)
+    SPILLS: ClassVar = ("Spills",)
 
     @property
     def waves(self) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 from math import ceil, log
+from typing import ClassVar
 
 from benchmarks.compiled.rounds import Loop
 
@@ -37,8 +38,11 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Code(ABC):
-    """A compiled pipeline: the compiler's numbers, and its assembly."""
+    """A compiled pipeline: the compiler's numbers, and its assembly. `REGISTERS` and `SPILLS` are
+    the compiler's names of these numbers; several are added."""
 
+    REGISTERS: ClassVar[tuple[str, ...]]
+    SPILLS: ClassVar[tuple[str, ...]]
     numbers: dict[str, int]
     assembly: str = field(repr=False)
 
@@ -47,12 +51,12 @@ class Code(ABC):
         return self.numbers["Lanes"]
 
     @property
-    @abstractmethod
-    def registers(self) -> int: ...
+    def registers(self) -> int:
+        return sum(self.numbers[name] for name in self.REGISTERS)
 
     @property
-    @abstractmethod
-    def spills(self) -> int: ...
+    def spills(self) -> int:
+        return sum(self.numbers[name] for name in self.SPILLS)
 
     @property
     @abstractmethod

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
+from typing import ClassVar
 
 from benchmarks.compiled.cost import Code, Work
 from benchmarks.compiled.waiting import GLOBAL, SHARED, Listing, Step, Unit
@@ -65,15 +66,10 @@ GPUS = {
 class Made(Code):
     """A pipeline that brw compiled."""
 
+    REGISTERS: ClassVar = ("Max live registers",)
+    SPILLS: ClassVar = ("Spills",)
+
     gpu: Intel
-
-    @property
-    def registers(self) -> int:
-        return self.numbers["Max live registers"]
-
-    @property
-    def spills(self) -> int:
-        return self.numbers["Spills"]
 
     @property
     def waves(self) -> int:

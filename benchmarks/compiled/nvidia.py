@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from benchmarks.compiled.cost import Code, Work
 from benchmarks.compiled.flow import in_order
@@ -53,15 +54,10 @@ GPUS = {
 class Made(Code):
     """A pipeline that NAK compiled."""
 
+    REGISTERS: ClassVar = ("Number of GPRs",)
+    SPILLS: ClassVar = ("Spills to memory",)
+
     gpu: Nvidia
-
-    @property
-    def registers(self) -> int:
-        return self.numbers["Number of GPRs"]
-
-    @property
-    def spills(self) -> int:
-        return self.numbers["Spills to memory"]
 
     @property
     def waves(self) -> int:

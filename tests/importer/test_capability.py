@@ -3,7 +3,6 @@ is a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,28 +10,13 @@ import numpy as np
 import pytest
 
 from conformance.conditions import by_row, seen
+from tests.support.one_add import add, ask, quantized
 from tests.support.refused import code
 from tflgpu_plugin.importer import row_conditions
-from tflgpu_plugin.importer.support import Judge, support
-from tflgpu_plugin.ir import FOLDED, Graph, Node, Quantization, Refusal, Shape, Target, Tensor
-from tflgpu_plugin.ir.quirks import QUIRKS, Quirk
+from tflgpu_plugin.importer.support import Judge
+from tflgpu_plugin.ir import FOLDED, Graph, Node, Refusal, Shape, Tensor
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.providers.tflite import ops
-
-TARGET = Target()
-
-
-def add(version: int = 1, dtype: str = "f32", shape: Shape = (2, 3), **more: Any) -> Graph:
-    """Returns a graph of one ADD of x and y."""
-    tensors = {k: Tensor(name, shape, dtype) for k, name in enumerate(("x", "y", "sum"))}
-    form = ops.HOST_OPS["ADD"]
-    node = Node(0, "add", (0, 1), (2,), {"activation": "none"}, "sum", "ADD", version, form, **more)
-    return Graph(tensors, (node,), (0, 1), (2,))
-
-
-def ask(graph: Graph, target: Target = TARGET, edition: str = "all") -> str | None:
-    return support(graph, graph.nodes[0], target, edition)
-
 
 # ---- versions and editions ----------------------------------------------------------------------
 
@@ -251,108 +235,6 @@ def test_what_is_kept_between_runs_is_a_variable(
     assert found == reason
 
 
-QUANTIZATION = Quantization((0.5,), (3,))
-
-
-def quantized(version: int = 2, dtype: str = "i8", op: str = "add", **others: Any) -> Graph:
-    """Returns a graph of one node with 8-bit tensors; `others` gives some of them (x, y, sum)
-    another quantization."""
-    graph = add(version, dtype)
-    tensors = {
-        k: replace(tensor, quantization=others.get(tensor.name, QUANTIZATION))
-        for k, tensor in graph.tensors.items()
-    }
-    return replace(graph, tensors=tensors, nodes=(replace(graph.nodes[0], op=op),))
-
-
-@pytest.mark.parametrize(("version", "claimed"), [(1, True), (2, True), (3, False)])
-def test_quantized_tensors_have_a_range_of_their_own(version: int, claimed: bool) -> None:
-    """For int8, version 2 of ADD is the first one."""
-    reason = ask(quantized(version), edition="documented")
-    assert (reason is None) == claimed
-    assert reason is None or reason.startswith("This is version 3 of ADD. Versions 1 to 2 are")
-
-
-# ---- quantized tensors ---------------------------------------------------------------------------
-
-
-def test_quantized_models_can_be_left_out() -> None:
-    graph = quantized()
-    assert support(graph, graph.nodes[0], TARGET, quantized=False) == (
-        "Tensor 'sum' holds int8 values and the option enable_quantized_inference is off."
-    )
-
-
-def test_integers_that_are_not_quantized() -> None:
-    assert ask(quantized(x=None)) == (
-        "Tensor 'x' holds int8 values that are not quantized: it has no scale."
-    )
-
-
-def test_a_scale_per_channel_is_for_constants() -> None:
-    reason = ask(quantized(y=Quantization((0.5, 0.5, 0.25), (0, 0, 0), 1)))
-    assert reason == (
-        "Tensor 'y' holds int8 values computed at run time with a scale per channel; only "
-        "constants may have that."
-    )
-
-
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
-def test_scales_that_make_no_sense(scale: float) -> None:
-    reason = ask(quantized(y=Quantization((scale,), (0,))))
-    assert reason is not None and reason.endswith("which must be positive.")
-
-
-def test_int16() -> None:
-    """Rows say whether the operator takes int16, whose zero point is 0."""
-    assert code(ask(short("LOG_SOFTMAX"))) == "dtype.unsupported"
-    assert ask(short("LOG_SOFTMAX")) == (
-        "Tensor 'sum' holds int16 values; quantized tensors must be int8 or uint8."
-    )
-    assert ask(short("RESHAPE")) is None
-    assert ask(short("RESHAPE", (7,))) == (
-        "Tensor 'sum' holds int16 values with a zero point, which must be 0."
-    )
-
-
-def test_scales_of_int16_are_compared_more_closely() -> None:
-    """A relative difference of 1e-5 is a third of a step of the largest number."""
-    for dtype, alike in (("i16", False), ("i8", True)):
-        other = Quantization((0.5 * (1 + 1e-5),), (0,))
-        found = ask(short("MAXIMUM", dtype=dtype, op="maximum", sum=other))
-        assert (found is None) == alike, found
-
-
-def short(row: str, zero: tuple[int, ...] = (0,), dtype: str = "i16", **more: Any) -> Graph:
-    """Returns a graph of one node of this row with tensors of int16."""
-    held = dict.fromkeys(("x", "y", "sum"), Quantization((0.5,), zero)) | {"op": "add"} | more
-    graph = quantized(dtype=dtype, **held)
-    node = replace(graph.nodes[0], row=ops.HOST_OPS[row])
-    return replace(graph, nodes=(node,))
-
-
-def test_stored_numbers_must_mean_the_same() -> None:
-    """Hosts take the larger stored number, whatever value it represents."""
-    other = Quantization((0.25,), (3,))
-    assert ask(quantized(op="maximum", sum=other)) == (
-        "Tensors 'x' and 'sum' are quantized differently; ADD needs equal scales and zero points."
-    )
-    assert ask(quantized(op="add", sum=other)) is None
-
-
-def test_an_int32_bias_must_be_constant() -> None:
-    shapes = {"x": (1, 4), "weights": (3, 4), "bias": (3,), "y": (1, 3)}
-    types = {"x": "i8", "weights": "i8", "bias": "i32", "y": "i8"}
-    tensors = {
-        k: Tensor(name, shape, types[name], quantization=QUANTIZATION)
-        for k, (name, shape) in enumerate(shapes.items())
-    }
-    attributes = {"keep_num_dims": False, "activation": "none"}
-    node = Node(0, "fully_connected", (0, 1, 2), (3,), attributes)
-    graph = Graph(tensors, (node,), (0, 1, 2), (3,))
-    assert ask(graph) == "Bias 'bias' holds int32 values that are only known when the model runs."
-
-
 # ---- types and shapes ---------------------------------------------------------------------------
 
 
@@ -427,54 +309,6 @@ def test_a_defect_in_a_check_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(table, "rows", lambda: rows)
     reason = ask(add())
     assert reason is not None and "ZeroDivisionError('oops')" in reason and "report" in reason
-
-
-# ---- quirks -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def quirk() -> Iterator[Quirk]:
-    row = Quirk(
-        "geforce 9000", "add", "ADD of rank 2 goes wrong on this driver, see issue 1.",
-        first="530.10", last="535", condition=lambda g, n: len(g.shape(n.outputs[0])) == 2,
-    )  # fmt: skip
-    QUIRKS.append(row)
-    yield row
-    QUIRKS.remove(row)
-
-
-@pytest.mark.parametrize(
-    ("name", "driver", "shape", "refused"),
-    [
-        ("NVIDIA GeForce 9000", "NVIDIA 530.10.1", (2, 3), True),
-        ("NVIDIA GeForce 9000", "535", (2, 3), True),
-        ("NVIDIA GeForce 9000", "535.1", (2, 3), False),
-        ("NVIDIA GeForce 9000", "530.9", (2, 3), False),
-        ("NVIDIA GeForce 9000", "530.10", (2, 3, 4), False),
-        ("NVIDIA GeForce 8000", "530.10", (2, 3), False),
-    ],
-)
-def test_quirks(quirk: Quirk, name: str, driver: str, shape: Shape, refused: bool) -> None:
-    target = Target(name=name, driver=driver)
-    assert ask(add(shape=shape), target) == (quirk.reason if refused else None)
-
-
-@pytest.mark.parametrize(
-    ("driver", "wrong"),
-    [("1.9", False), ("2", True), ("Mesa 2.0 (LLVM 1.1)", True), ("3.4", True), ("3.4.1", False),
-     ("10", False), ("", False)],
-)  # fmt: skip
-def test_a_quirk_is_of_all_drivers_from_the_first_to_the_last(driver: str, wrong: bool) -> None:
-    graph = add()
-    node = graph.nodes[0]
-    target = Target(name="An Adapter", driver=driver)
-    row = Quirk("adapter", "add", "It goes wrong.", first="2", last="3.4")
-    assert row.applies("add", graph, node, target) == wrong
-    assert Quirk("adapter", "add", "").applies("add", graph, node, target)
-    assert not Quirk("other", "add", "").applies("add", graph, node, target)
-    assert not Quirk("adapter", "sub", "").applies("add", graph, node, target)
-    never = Quirk("adapter", "add", "", condition=lambda graph, node: False)
-    assert not never.applies("add", graph, node, target)
 
 
 @pytest.mark.parametrize(

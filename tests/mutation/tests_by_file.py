@@ -249,7 +249,7 @@ TESTS: dict[str, Sequence[str]] = {
     "reports": ("test_report_lines", "test_held_memory", "test_delegate"),
     "observed": ("test_compare",),
     "partition": ("test_partition", "test_delegate"),
-    "support": ("test_capability", "test_refusals"),
+    "support": ("test_capability", "test_capability_quantized", "test_refusals"),
     "precision": ("test_half", "test_error_sensitivity"),
     "error_sensitivity": ("test_error_sensitivity", "test_half"),
     "copies": ("test_copies", "test_join_convolutions", "test_compiler", "test_passes"),

@@ -3,7 +3,6 @@ bodies. Every comparison is with the CPU provider on the same model and input.""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -14,13 +13,9 @@ import pytest
 import tflgpu_plugin
 from tests.support import onnx_models as m
 
-pytestmark = [
-    pytest.mark.adapter,
-    pytest.mark.skipif(
-        not (importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("onnx")),
-        reason="onnxruntime and onnx are not installed: pip install -e .[onnxruntime,conformance]",
-    ),
-]
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
 SHAPE = [2, 3]
 Constants = Mapping[str, m.Array]
 
