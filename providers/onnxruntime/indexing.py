@@ -180,10 +180,11 @@ def features(e: Builder) -> int:
 def updated(e: Builder) -> int:
     """Builds a scatter; one that writes nothing returns its first input."""
     data, indices, updates = (e.shape(e.x(k)) for k in range(3))
-    wanted = indices
+    places, wanted = indices, indices
     if e.row.op == "scatter_nd" and indices:
-        wanted = (*indices[:-1], *data[indices[-1] :])
-    if 0 in updates and updates == wanted:
+        places = indices[:-1]
+        wanted = (*places, *data[indices[-1] :])
+    if 0 in places and updates == wanted:  # places without elements must be checked
         return e.x()
     given, how = (e.x(), operand(e, "index", e.x(1)), e.x(2)), e.text("reduction", "none")
     more: dict[str, Any] = {}

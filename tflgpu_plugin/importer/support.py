@@ -331,8 +331,9 @@ def _takes_empty(graph: Graph, node: Node) -> bool:
     launch would."""
     if ops.traits(node.op).joins:
         return True
-    indices = (t for t in node.inputs[1:] if t is not None)
-    checked = node.attributes.get("raises") and all(0 not in graph.shape(t) for t in indices)
+    indices = next((t for t in node.inputs[1:] if t is not None), None)
+    some = indices is not None and 0 not in graph.shape(indices)
+    checked = node.attributes.get("raises") and some
     return idle(graph, node) and not checked
 
 
