@@ -145,7 +145,7 @@ def _row(e: Builder, x: int, axis: int, k: int) -> int:
 def branch(e: Builder) -> list[int | None]:
     """Builds If. Raises Unsupported."""
     try:
-        taken = "then_branch" if truth(e.constant(e.x())) else "else_branch"
+        taken = "then_branch" if truth(e.constant(e.x()), "its condition") else "else_branch"
         (body,) = (one for one in e.host.bodies if isinstance(one, Snapshot) and one.slot == taken)
         return _finished(e, Steps(e).step(body, []))
     except Unsupported as reason:

@@ -180,14 +180,12 @@ def features(e: Builder) -> int:
 def updated(e: Builder) -> int:
     """Builds a scatter; one that writes nothing returns its first input."""
     data, indices, updates = (e.shape(e.x(k)) for k in range(3))
-    places, wanted = indices, indices
-    if e.row.op == "scatter_nd" and indices:
+    places, wanted, along = indices, indices, "axis" in e.op.attributes
+    if indices and not along:  # the last axis holds coordinates
         places = indices[:-1]
         wanted = (*places, *data[indices[-1] :])
     if 0 in places and updates == wanted:  # places without elements must be checked
         return e.x()
     given, how = (e.x(), operand(e, "index", e.x(1)), e.x(2)), e.text("reduction", "none")
-    more: dict[str, Any] = {}
-    if "axis" in e.op.attributes:
-        more["axis"] = e.axis(e.integer("axis"), e.rank())
+    more: dict[str, Any] = {"axis": e.axis(e.integer("axis"), e.rank())} if along else {}
     return e.add(e.row.op, *given, reduction=how, wraps=True, raises=True, **more)

@@ -109,8 +109,9 @@ def _node(node: HostNode) -> bytes:
 
 
 def _body(body: Snapshot) -> bytes:
-    """Returns an AttributeProto with a graph that a node runs."""
-    constants = _constants(body)
+    """Returns an AttributeProto with a graph that a node runs. Defaults of inputs are read from
+    the graph around it, where a run may replace them."""
+    constants = _constants(body, {name for name, value in body.values.items() if value.default})
     results = {name: body.values[name] for name in body.outputs}
     held = {n: _bytes(v) for n, v in results.items() if v.data is not None} | constants
     graph = b"".join(wire.message(1, _node(node)) for node in body.nodes) + wire.text(2, body.slot)

@@ -159,6 +159,20 @@ def test_d3d12_is_only_asked_without_another_gpu(
             assert found == [("discrete", "Vulkan"), ("integrated", "D3D12")]
 
 
+def test_a_failing_look_up_hides_no_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> tuple[Any, int]:
+        raise native.NativeError("no device can be made")
+
+    monkeypatch.setenv("TFLGPU_D3D12", "1")
+    monkeypatch.setattr(dxc, "lists_d3d12", lambda: True)
+    monkeypatch.setattr(native, "d3d12_adapters", fails)
+    monkeypatch.setattr(native, "adapters", lambda: listed_adapters((DISCRETE, VULKAN)))
+    assert [info.kind for info in adapter.enumerated()] == ["discrete"]
+    monkeypatch.setattr(native, "adapters", fails)
+    with pytest.raises(adapter.NoAdapter, match="no device can be made"):
+        adapter.enumerated()
+
+
 @pytest.mark.adapter
 def test_wgpu_lists_each_backend_by_itself() -> None:
     """Linux has no D3D12: wgpu makes the instance, with either compiler, and finds nothing."""

@@ -23,6 +23,7 @@ MODELS = {
     "one partition": (small_models.one_partition(), (1, 8, 8, 3)),
     "two partitions": (small_models.two_partitions(), (1, 6, 5, 3)),
     "read by both": (small_models.two_partitions(read_by_both=True), (1, 6, 5, 3)),
+    "shown between": (small_models.two_partitions(shown=True), (1, 6, 5, 3)),
     "CPU between": (small_models.resized_between_partitions(), (1, 5, 4, 3)),
 }
 

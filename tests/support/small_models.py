@@ -76,10 +76,11 @@ def wide_layers() -> bytes:
     return model.to_bytes()
 
 
-def two_partitions(read_by_both: bool = False) -> bytes:
+def two_partitions(read_by_both: bool = False, shown: bool = False) -> bytes:
     """Returns a model of x -> [p, q] on the GPU, q -> d on the CPU, and p + d on the GPU.
 
-    With `read_by_both`, the CPU node also reads p, so that it shares p with a partition."""
+    With `read_by_both`, the CPU node also reads p, so that it shares p with a partition; `shown`: p
+    is an output of the model, too."""
     model, shape = Model(), (1, 6, 5, 3)
     out = (*shape[:-1], FEATURES)
     x = model.input("x", shape, signature=(-1, -1, -1, 3))
@@ -92,7 +93,7 @@ def two_partitions(read_by_both: bool = False) -> bytes:
     if read_by_both:
         d = on_cpu(model, d, d, out, "d2")
         d = on_cpu(model, d, p, out, "d3")
-    model.output(binary(model, "ADD", p, d, out, "sum"))
+    model.output(*([p] if shown else []), binary(model, "ADD", p, d, out, "sum"))
     return model.to_bytes()
 
 

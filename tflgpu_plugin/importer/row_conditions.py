@@ -98,7 +98,8 @@ def _whole(dtype: str) -> str:
 
 
 def constants(e: Builder) -> Refusal | None:
-    """Operands that the row names are constants of the model."""
+    """Operands that the row names are constants of the model, or integers of a run that decide
+    shapes."""
     for _, tensor, operand in _operands(e):
         if operand.constant and tensor.data is None:
             what = operand.role.replace("_", " ")

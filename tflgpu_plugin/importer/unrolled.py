@@ -50,10 +50,11 @@ def _continues(loop: Steps, condition: HostModel, carried: Sequence[int]) -> boo
     return truth(None if found is None else found.data)
 
 
-def truth(data: Array | None) -> bool:
-    """Returns a condition that must be known before a run. Raises Unsupported."""
+def truth(data: Array | None, what: str = "the number of steps") -> bool:
+    """Returns a condition that must be known before a run; `what` depends on it. Raises
+    Unsupported."""
     if data is None or data.size != 1 or symbolic(data):
-        raise not_unrolled("the number of steps is only known in a run")
+        raise not_unrolled(f"{what} is only known in a run")
     return bool(data.reshape(-1)[0])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -120,14 +120,26 @@ def open_device(info: AdapterInfo) -> Device:
 
 
 def enumerated() -> list[AdapterInfo]:
-    """Returns all usable adapters, looked up anew. Raises NoAdapter."""
-    try:
-        found = _described(native.adapters())
-        if dxc.lists_d3d12() and asks_d3d12(found):
-            found += _described(native.d3d12_adapters())
-    except native.NativeError as error:
-        raise NoAdapter(f"{INSTALL_HINT} ({error})") from error
+    """Returns all usable adapters, looked up anew. Raises NoAdapter where a look-up fails and none
+    finds any."""
+    failures: list[native.NativeError] = []
+    found = _looked_up(native.adapters, failures)
+    if dxc.lists_d3d12() and asks_d3d12(found):
+        found += _looked_up(native.d3d12_adapters, failures)
+    if failures and not found:
+        raise NoAdapter(f"{INSTALL_HINT} ({failures[0]})") from failures[0]
     return best_first([info for info in found if info.backend in BACKENDS.values()])
+
+
+def _looked_up(
+    adapters: Callable[[], tuple[Any, int]], failures: list[native.NativeError]
+) -> list[AdapterInfo]:
+    """Returns the adapters that a look-up finds; none if it fails, which is noted."""
+    try:
+        return _described(adapters())
+    except native.NativeError as error:
+        failures.append(error)
+        return []
 
 
 def asks_d3d12(found: Sequence[AdapterInfo]) -> bool:

@@ -41,3 +41,24 @@ def test_no_run_answers_with_a_default_that_was_replaced(given: Array) -> None:
     right(x=X, w=DEFAULT)
     right(x=X, w=given)
     right(x=X)
+
+
+def test_a_body_reads_the_value_that_replaces_a_default() -> None:
+    """Such a run is the host's: its model of the partition has the body of a loop as a graph."""
+    from onnx import TensorProto, helper
+
+    names = {"i": TensorProto.INT64, "more": TensorProto.BOOL}
+    before = [helper.make_tensor_value_info(name, kind, []) for name, kind in names.items()]
+    held = helper.make_tensor_value_info("s", TensorProto.FLOAT, [2, 8])
+    after = helper.make_tensor_value_info("t", TensorProto.FLOAT, [2, 8])
+    goes = helper.make_tensor_value_info("goes", TensorProto.BOOL, [])
+    steps = [node("Identity", ["more"], ["goes"]), node("Mul", ["s", "w"], ["t"])]
+    body = helper.make_graph(steps, "body", [*before, held], [goes, after])
+    data = model(
+        [node("Loop", ["count", "", "x"], ["y"], body=body)], {"x": X.shape, "w": (8,)},
+        {"y": X.shape}, {"w": DEFAULT, "count": np.array(3)},
+    )  # fmt: skip
+    ours, theirs = session(data), cpu(data)
+    for feed in ({"x": X}, {"x": X, "w": another(4)}, {"x": X}):
+        (wanted,) = theirs.run(None, feed)
+        np.testing.assert_allclose(ours.run(None, feed)[0], wanted, rtol=1e-5)

@@ -179,11 +179,11 @@ static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tgi_plan *
   return 0;
 }
 
-/* Programs look at memory of their own without a notice, so it has the bytes after each run. */
+/* Programs look at memory of their own, and at buffers that they have lent, without a notice: these have the bytes after each run. */
 static bool is_the_programs(const tgl_tensor *tensor) { return tensor->allocation == TGL_IN_CUSTOM; }
 
 static bool stays(const tg_kernel *kernel, size_t i, const tgl_tensor *output) {
-  return kernel->stays[i] && !is_the_programs(output);
+  return kernel->stays[i] && !is_the_programs(output) && !tgi_is_lent(kernel, output);
 }
 
 static int lent_output(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, size_t i, ports *p, tg_error *err) {
