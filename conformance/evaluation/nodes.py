@@ -85,8 +85,9 @@ NUMBERED = {*steps.QUANTIZED, "times_factor"}
 # Families of layers over time, whose activation is that of each step, within their meaning.
 SEQUENCES = {"lstm", "recurrent", "recurrent_layer", "rnn_basic", "bidirectional", "svdf"}
 COMPUTED = {"lstm_basic": 2}  # results, before those that are a host's scratch memory
+# Attributes that say nothing of numbers.
 IDLE = {"nan", "negates", "one_way", "powers", "raises", "rescales", "rounds_once", "saturates",
-        "split", "unchecked", "zeros"}  # attributes that say nothing of numbers  # fmt: skip
+        "split", "unchecked", "whole", "zeros"}  # fmt: skip
 
 
 def known_ops() -> dict[str, str]:

@@ -19,6 +19,7 @@ from . import (
     elementwise as ew,
     image_regions,
     indexing,
+    integer_sums,
     matmul_norm,
     narrow_integers,
     operand_shapes,
@@ -87,7 +88,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("ConvTranspose", "transpose_conv", (1, 22), LAYER, *windows.CONV_TRANSPOSE,
         by=windows.conv_transpose, listed=BOTH),
     row("ConvInteger", "conv_2d", (10, 10), "value weights zero_point? zero_point?",
-        *windows.CONV, quantized.single(), by=quantized.conv_integer, types=f"{rows.WHOLE} i32"),
+        *windows.CONV, quantized.single(), by=integer_sums.conv_integer, types=f"{rows.WHOLE} i32"),
     row("Cos", "cos", (7, 22)),
     row("Cosh", "cosh", (9, 22)),
     row("Crop", "strided_slice", (1, 1), by=rearranging.crop),
@@ -204,7 +205,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("MatMul", "matmul", (1, 13), TWO, by=matmul_norm.matmul),
     row(
         "MatMulInteger", "matmul", (10, 10), "value weights zero_point? zero_point?",
-        by=quantized.matmul_integer, types=f"{rows.WHOLE} i32",
+        by=integer_sums.matmul_integer, types=f"{rows.WHOLE} i32",
     ),
     row(
         "Max", "maximum", (6, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,10 @@ from tflgpu_plugin.providers import COUNTED, Builder
 
 from . import attention, narrow_integers
 from .host import DTYPES
-from .quantize import dequantized, dynamic_quantize, real, real_constant, spread_over, stored
+from .integer_sums import differences, factors
+from .quantize import dequantized, dynamic_quantize, real, spread_over, stored
 
 Row = Callable[[Builder], int]
-STEPS = 255  # the largest difference of two 8-bit integers
 OPERANDS, PARAMETERS = ("value", "weights"), ("scale", "zero_point")  # roles
 
 
@@ -133,51 +132,6 @@ def numbers_too(row: Row) -> Row:
 # ---- integers ------------------------------------------------------------------------------------
 
 
-def _differences(e: Builder, position: int, zero: int, axis: int) -> int:
-    """Returns input `position` minus its zero point, input `zero`, as float32; constants with one
-    zero point stay in their stored type."""
-    tensor = e.x(position)
-    known = e.constant(e.x(zero)) if e.has(zero) else np.zeros(1, np.int32)
-    if known is not None and known.size == 1 and e.constant(tensor) is not None:
-        return real_constant(e, tensor, replace(NUMBERS, zero_point=(int(known.reshape(-1)[0]),)))
-    values = e.numbers(tensor)
-    if not e.has(zero):
-        return values
-    return e.add("sub", values, spread_over(e, e.numbers(e.x(zero)), e.rank(tensor), axis))
-
-
-def conv_integer(e: Builder) -> int:
-    """Builds ConvInteger, whose sums are int32."""
-    x, weights = _differences(e, 0, 2, 0), _differences(e, 1, 3, 0)
-    axes = range(1, e.rank(weights))
-    return _int32(e, e.run("Conv", x, weights), weights, tuple(axes))
-
-
-def _integer_factors(e: Builder, zeros: int) -> tuple[int, int]:
-    """Returns inputs 0 and 1 minus their zero points (inputs `zeros` and `zeros + 1`), which are
-    per tensor, per row of input 0, or per column of input 1."""
-    a = _differences(e, 0, zeros, max(e.rank(e.x(0)) - 2, 0))
-    return a, _differences(e, 1, zeros + 1, max(e.rank(e.x(1)) - 1, 0))
-
-
-def matmul_integer(e: Builder) -> int:
-    """Builds MatMulInteger, whose sums are int32."""
-    a, b = _integer_factors(e, 2)
-    return _int32(e, e.run("MatMul", a, b), b, (max(e.rank(b) - 2, 0),))
-
-
-def _int32(e: Builder, sums: int, weights: int, axes: tuple[int, ...]) -> int:
-    """Returns `sums` as int32. They are sums over `axes` of products of `weights` and numbers with
-    a magnitude of at most 255; weights that are not constant have at most this magnitude, too."""
-    known = e.constant(weights)
-    if known is None:
-        bound = STEPS**2 * prod(e.shape(weights)[axis] for axis in axes)
-    else:
-        bound = STEPS * int(np.abs(known).sum(axis=axes, dtype=np.float64).max(initial=0))
-    held = e.add("quantize", sums, dtype="i32", quantization=NUMBERS, bound=bound)
-    return e.add("cast", held, dtype="i32")
-
-
 def cast(e: Builder) -> int:
     """Builds Cast between float32, float16 (computed as float32), bfloat16, bool (stored as 0.0 and
     1.0), and integers of 8 to 64 bits."""
@@ -199,7 +153,7 @@ def matmul_to_float(e: Builder) -> int:
 def _real_product(e: Builder, scales: int, zeros: int, bias: int) -> int:
     """Returns the product of two quantized inputs as float32, plus a bias. `scales` and `zeros` are
     positions of the first scale and zero point, which those of the second input follow."""
-    y = e.run("MatMul", *_integer_factors(e, zeros))
+    y = e.run("MatMul", *factors(e, zeros))
     return e.plus(_scaled(e, y, (e.x(scales), e.x(scales + 1))), e.get(bias))
 
 
@@ -240,5 +194,5 @@ def dynamic_matmul(e: Builder) -> int:
     """Builds DynamicQuantizeMatMul; its first factor is quantized over the range of its values."""
     a, scale, zero = dynamic_quantize(e)
     left = e.add("sub", e.numbers(a), e.numbers(zero))
-    y = e.run("MatMul", left, _differences(e, 1, 3, e.rank(e.x(1)) - 1))
+    y = e.run("MatMul", left, differences(e, 1, 3, e.rank(e.x(1)) - 1))
     return e.plus(_scaled(e, y, (scale, e.x(2))), e.get(4))

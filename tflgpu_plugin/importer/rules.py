@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import FOLDED, Graph, Node, Refusal
-from tflgpu_plugin.ir.quantization import EXACT_INTEGERS
 from tflgpu_plugin.passes.quant.dequantize import folded
 
 Refusals = Mapping[int, Refusal]
@@ -29,11 +28,6 @@ UNWRITTEN = Refusal(
     "constant.on_cpu",
     "It reads {!r}, which {} computes on the CPU from constants alone: the host may keep that "
     "tensor as a weight of its own and never write it.",
-)
-INEXACT = Refusal(
-    "result.inexact",
-    "Its sums may reach {:,.0f}; sums beyond 2^24 are supported only where all readers are casts "
-    "to floats.",
 )
 # Hosts encode pooling indices differently: XNNPACK stores the bits of an integer in a float tensor,
 # MediaPipe's own kernel a float with a fraction.
@@ -100,31 +94,6 @@ def written_constants(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
         )
         made |= {t: node for t in node.outputs if t in chained}
     return found
-
-
-def exact_products(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
-    """Sums of products of integers that may exceed 2^24 are read by casts to floats only, where the
-    hosts round them, too."""
-    sums = {
-        n.outputs[0]: n for n in graph.nodes if float(n.attributes.get("bound", 0)) > EXACT_INTEGERS
-    }
-    if not sums:
-        return {}
-    readers, found = graph.consumers(), dict[int, Refusal]()
-    for node in graph.nodes:
-        if not ops.traits(node.op).converts or node.inputs[0] not in sums or node.id in refused:
-            continue
-        result = node.outputs[0]
-        cast = all(_to_float(graph, reader) for reader in readers.get(result, []))
-        if not cast or result in graph.outputs:
-            bound = sums[node.inputs[0]].attributes["bound"]
-            found[node.id] = INEXACT.reworded(INEXACT.format(bound))
-    return found
-
-
-def _to_float(graph: Graph, node: Node) -> bool:
-    kept = graph.tensors[node.outputs[0]].dtype in ("f32", "f16")
-    return kept and ops.traits(node.op).converts
 
 
 def paired_pooling_indices(graph: Graph, refused: Refusals) -> dict[int, Refusal]:
@@ -230,7 +199,6 @@ RULES: tuple[Rule, ...] = (
     unshared_states,
     whole_host_nodes,
     written_constants,
-    exact_products,
     paired_pooling_indices,
     whole_groups,
     copied_constants,

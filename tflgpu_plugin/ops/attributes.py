@@ -49,13 +49,13 @@ KINDS: Mapping[str, Kind] = {
                "counted ends every exclude_outside exclusive filters_last half_pixel_centers "
                "joined keep_dims keep_num_dims largest last linear mends merged nan negates "
                "numbered offset one_way paired powers raises rescales reverse rounds_once "
-               "saturates together transpose_a transpose_b unchecked wraps"),
+               "saturates together transpose_a transpose_b unchecked whole wraps"),
         (INTEGER, "axis batch batch_axis batch_dims begin_mask classes count each ellipsis_mask "
                   "end_mask expand multiplier new_axis_mask padding paddings past perm samples "
                   "shape shrink_axis_mask squeeze steps time_axis window"),
         (COUNT, "bits block dilations directions groups heads keys kv_heads p rank size strides "
                 "width"),
-        (NUMBER, "alpha beta bias bound cell_clip cubic_a empty epsilon extrapolation gamma "
+        (NUMBER, "alpha beta bias cell_clip cubic_a empty epsilon extrapolation gamma "
                  "gate_clip high lambd least levels low negative overlap positive proj_clip rest "
                  "roi scale scales softcap"),
         (TEXT, "activation cell content_function coordinates gate_function gates method mode "

@@ -200,7 +200,7 @@ def converted(data: Array, dtype: str) -> Array:
     return np.asarray(data != 0) if kind.kind == "b" else data.astype(kind)
 
 
-ATTRIBUTES = {"quantize": "bound"}
+ATTRIBUTES = {"quantize": "whole"}
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
        types=(*TYPES, "f16"), kind="elementwise", follows="elementwise", quantizes="from"),

@@ -35,11 +35,11 @@ def numbers(kind: str, *shape: int) -> Any:
     return CHANCE.integers(least, most, shape).astype(kind)
 
 
-def assert_exact(data: bytes, feed: dict[str, Any]) -> None:
+def assert_exact(data: bytes, feed: dict[str, Any], nodes: int = 1) -> None:
     ours, theirs = session(data), cpu(data)
     (found,), (wanted,) = (each.run(None, feed) for each in (ours, theirs))
     np.testing.assert_array_equal(found, wanted)
-    assert [each.where for each in tflgpu_plugin.report(ours).nodes] == ["gpu"]
+    assert [each.where for each in tflgpu_plugin.report(ours).nodes] == ["gpu"] * nodes
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -57,3 +57,71 @@ def test_products(rows: int, inner: int, columns: int) -> None:
     nodes = [node("MatMulInteger", ["x", "w", "zero"], ["y"])]
     data = model(nodes, {"x": (rows, inner)}, {"y": None}, constants, kinds=KINDS)
     assert_exact(data, {"x": numbers("uint8", rows, inner)})
+
+
+# ---- sums beyond 2^24 ----------------------------------------------------------------------------
+
+
+def far(kind: str, *shape: int, axis: int) -> Any:
+    """Returns numbers whose first half along `axis` is near the largest, and the other near the
+    least: partial sums of their products go far beyond 2^24, and come back."""
+    held, half = np.iinfo(kind), shape[axis] // 2
+    made = np.moveaxis(CHANCE.integers(held.max - 3, held.max + 1, shape), axis, 0)
+    made[half:] = held.max - made[half:] + held.min
+    return np.moveaxis(made, 0, axis).astype(kind)
+
+
+def of_run(op: str, x: Any, w: Any, constant: bool, **how: Any) -> None:
+    """Compares the sums of the CPU, and those sums as float32, with and without zero points."""
+    points = {"zx": np.array(3, x.dtype), "zw": np.array(1, w.dtype)}
+    for zeros in ([], [*points]):
+        given = {"x": x} if constant else {"x": x, "w": w}
+        given |= {name: points[name] for name in zeros if not constant}
+        constants = {} if not constant else {"w": w} | {name: points[name] for name in zeros}
+        nodes = [node(op, ["x", "w", *zeros], ["s"], **how), node("Cast", ["s"], ["y"], to=1)]
+        kinds = {name: value.dtype for name, value in given.items()}
+        for results in ({"s": None}, {"y": None}):
+            taken = nodes[: 1 + ("y" in results)]
+            data = model(taken, {name: each.shape for name, each in given.items()}, results,
+                         constants, kinds=kinds | {"s": np.int32})  # fmt: skip
+            assert_exact(data, given, len(taken))
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("inner", [600, 2001])
+def test_products_far_beyond(inner: int, kind: str, constant: bool) -> None:
+    x, w = far("uint8", 3, inner, axis=1), far(kind, inner, 5, axis=0)
+    of_run("MatMulInteger", x, (w >> 1) + (w & 1), constant)
+    if kind == "uint8":
+        ahead = np.full((3, inner), 255, np.uint8)
+        of_run("MatMulInteger", ahead, far("int8", inner, 5, axis=0), constant)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_convolutions_far_beyond(groups: int, constant: bool) -> None:
+    x = np.full((2, 40 * groups, 11, 11), 255, np.uint8)
+    w = far("int8", 6, 40, 9, 9, axis=1)
+    of_run("ConvInteger", x, w, constant, group=groups)
+
+
+def test_products_of_changing_lengths() -> None:
+    kinds = {"x": np.uint8, "w": np.int8, "y": np.int32}
+    data = model([node("MatMulInteger", ["x", "w"], ["y"])], {"x": (3, "n"), "w": ("n", 5)},
+                 {"y": None}, kinds=kinds)  # fmt: skip
+    ours, theirs = session(data), cpu(data)
+    for count in (100, 700, 701, 900, 5000, 513, 1, 514, 512):
+        feed = {"x": far("uint8", 3, count, axis=1), "w": far("int8", count, 5, axis=0)}
+        (found,), (wanted,) = (each.run(None, feed) for each in (ours, theirs))
+        np.testing.assert_array_equal(found, wanted)
+    assert sum(each.runs for each in tflgpu_plugin.report(ours).partitions) == 9
+
+
+@pytest.mark.parametrize("zeros", [(0,), (7, 0, 3, 1, 2)])
+def test_zero_points_by_column(zeros: tuple[int, ...]) -> None:
+    constants = {"w": far("int8", 900, 5, axis=0), "zx": np.uint8(9), "zw": np.array(zeros * 5)[:5]}
+    constants["zw"] = constants["zw"].astype(np.int8)
+    nodes = [node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])]
+    data = model(nodes, {"x": (4, 900)}, {"y": None}, constants, kinds=KINDS)
+    assert_exact(data, {"x": far("uint8", 4, 900, axis=1)})

@@ -339,16 +339,6 @@ def test_constants_beyond_int32_stay_with_the_host() -> None:
     assert places(session(data, optimize=False)) == {"Add": "cpu"}
 
 
-@pytest.mark.parametrize("count", [60, 600])
-def test_sums_of_bytes_are_exact_or_the_hosts(count: int) -> None:
-    chance = np.random.default_rng(3)
-    a = chance.integers(0, 256, (3, count)).astype(np.uint8)
-    b = chance.integers(200, 256, (count, 4)).astype(np.uint8)
-    product = node("MatMulInteger", ["a", "b"], ["s"])
-    check([product], {"a": a}, ["s"], {"b": b}, on_cpu=["MatMulInteger"] if count > 257 else [])
-    check([product, node("Cast", ["s"], ["y"], to=1)], {"a": a}, ["y"], {"b": b})
-
-
 def across_partitions() -> bytes:
     """Returns a model with a sequence on the CPU, whose positions are inputs."""
     nodes = [

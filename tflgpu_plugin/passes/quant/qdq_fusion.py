@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node, merged, quantization
-from tflgpu_plugin.ir.quantization import EXACT_INTEGERS
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -92,7 +91,7 @@ class _Merging:
                 held, dtype=result.dtype, quantization=result.quantization
             )
             maker = before
-        if 0 < node.attributes.get("bound", 0) <= EXACT_INTEGERS:
+        if node.attributes.get("whole"):
             last = self.nodes[maker.id]
             self.nodes[maker.id] = replace(last, epilogue=(*last.epilogue, EpilogueOp("whole")))
 
