@@ -19,7 +19,7 @@ from tests.support.subprocesses import run_python
 from tflgpu_plugin import engine, native
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.cli import doctor
-from tflgpu_plugin.compile import calibration, compiler
+from tflgpu_plugin.compile import calibrating, calibration, compiler
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ir.calibration import SETTINGS, THREADS, Calibration
 from tflgpu_plugin.options import Options
@@ -30,6 +30,8 @@ from tflgpu_plugin.runtime.program import Instance, Program
 
 INFO = AdapterInfo("GPU", "amd", "driver 1", "Vulkan", "discrete", 1, 2)
 FOUND = Calibration({"weights": "memory", "lanes": "64"}, 1 << 13, {"weights": {"memory": 1.5}})
+
+PART = replace(FOUND, state="incomplete", left=("threads", "attention"))
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +57,11 @@ class Measuring:
 
     def __init__(self, found: Calibration | BaseException = FOUND, seconds: float = 0) -> None:
         self.found, self.seconds, self.calls = found, seconds, 0
+        self.earlier: Calibration | None = None
 
-    def __call__(self, device: Device) -> Calibration:
+    def __call__(self, device: Device, earlier: Calibration | None) -> Calibration:
         self.calls += 1
+        self.earlier = earlier
         time.sleep(self.seconds)
         if isinstance(self.found, BaseException):
             raise self.found
@@ -125,7 +129,8 @@ def test_without_a_folder_nothing_is_measured(
         "", "[]", "null", "{", '"x"', "12", '{"tuning": {"weights": "none"}}',
         '{"tuning": {"tile": "4x4"}}', '{"tuning": {"lanes": 64}}', '{"threads": 5}',
         '{"threads": 1e400}', '{"tuning": []}', '{"figures": {"a": {"b": "c"}}}', '{"more": 1}',
-        '{"figures": {"a": {"b": -1}}}', '{"state": 5}', "[" * 100_000, '{"begun": "x"}', "{}",
+        '{"figures": {"a": {"b": -1}}}', '{"state": 5}', '{"left": 5}', '{"left": [5]}',
+        '{"begun": "x"}', "{}", "[" * 100_000,
     ],
 )  # fmt: skip
 def test_other_texts_are_no_answers(text: str, home: Path) -> None:
@@ -137,7 +142,7 @@ def test_other_texts_are_no_answers(text: str, home: Path) -> None:
 
 
 def test_answers_are_read_as_they_were_written() -> None:
-    for found in (FOUND, Calibration(state="incomplete"), Calibration(milliseconds=3.5)):
+    for found in (FOUND, PART, Calibration(state="incomplete"), Calibration(milliseconds=3.5)):
         assert calibration.read(json.dumps(asdict(found))) == (found, 0)
 
 
@@ -163,7 +168,7 @@ ENDS = """
 import os
 from tests.compile.test_calibration import device
 from tflgpu_plugin.compile import calibration
-print(calibration.of(device(), lambda device: os._exit(9)).state)
+print(calibration.of(device(), lambda device, earlier: os._exit(9)).state)
 """
 
 
@@ -172,6 +177,44 @@ def test_a_driver_that_ends_the_process_is_tried_twice(home: Path) -> None:
         done = run_python(ENDS, status)
     assert done.stdout == f"{calibration.CRASHED}\n"
     assert calibration.known(INFO) == Calibration(state=calibration.CRASHED)
+
+
+def test_questions_that_are_left_are_asked_by_the_next_process(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    measures = [Measuring(PART), Measuring(PART), Measuring(FOUND), Measuring()]
+    for measure, found in zip(measures, (PART, PART, FOUND, FOUND), strict=True):
+        assert calibration.of(device(), measure) == calibration.of(device(), measure) == found
+        another_process(monkeypatch)
+        assert calibration.known(INFO) == found
+    assert [measure.calls for measure in measures] == [1, 1, 1, 0]
+    assert [measure.earlier for measure in measures] == [None, PART, PART, None]
+
+
+def test_a_device_that_fails_then_keeps_its_earlier_answers(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    calibration.of(device(), Measuring(PART))
+    another_process(monkeypatch)
+    found = calibration.of(device(), Measuring(native.NativeError("The device is lost.")))
+    assert found.tuning == PART.tuning and "The device is lost." in found.state
+    assert calibration.known(INFO) == PART
+    monkeypatch.setattr(folders, "LOCK_SECONDS", 0.0)
+    another_process(monkeypatch)
+    with folders.locked(home):
+        assert calibration.of(device(), Measuring()) == PART, "another process measures"
+
+
+def test_a_driver_that_ends_the_process_leaves_earlier_answers(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    calibration.of(device(), Measuring(PART))
+    for _ in range(calibration.TRIES):
+        assert calibration.known(INFO) == PART
+        run_python(ENDS, 9)
+    another_process(monkeypatch)
+    crashed = replace(PART, state=calibration.CRASHED, left=())
+    assert calibration.of(device(), Measuring()) == calibration.known(INFO) == crashed
 
 
 def test_threads_share_one_measurement() -> None:
@@ -191,7 +234,7 @@ SLOW = """
 import sys, time
 from tests.compile.test_calibration import FOUND, device
 from tflgpu_plugin.compile import calibration
-def measure(device):
+def measure(device, earlier):
     print("measured", flush=True)
     time.sleep(1)
     return FOUND
@@ -283,13 +326,17 @@ from tflgpu_plugin.runtime import adapter
 device = adapter.open_device(adapter.select(None))
 device.target = replace(device.target, software=False, vendor="unknown")
 found = calibration.of(device, calibrating.measured)
-print(found.milliseconds, calibration.read("")[1])
+print(found.milliseconds, len(found.left))
 assert found.state == "" or found.state.startswith("incomplete"), found
+assert not found.left or found.state, found
 assert calibration.of(device, None) == found or device.info.software
 """
 
 
 @pytest.mark.adapter
 def test_a_device_is_measured_in_a_process_of_its_own() -> None:
-    first = run_python(MEASURES).stdout
-    assert run_python(MEASURES).stdout == first, "kept"
+    said = [run_python(MEASURES).stdout]
+    while int(said[-1].split()[1]):  # each process asks at least one of the questions that are left
+        assert len(said) <= len(calibrating.QUESTIONS)
+        said.append(run_python(MEASURES).stdout)
+    assert run_python(MEASURES).stdout == said[-1], "kept"

@@ -3,7 +3,7 @@ by these times.
 
 Each question compares the vendor's setting with others, in turns, by medians. Another setting is
 chosen only if it is clearly faster. When time is up, the questions that are left keep the vendor's
-settings."""
+settings, and the next process asks them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Protocol
 
 from tflgpu_plugin import log, native, threads
-from tflgpu_plugin.compile.probes import Probe
+from tflgpu_plugin.compile.probes import VALUES, Probe
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ir.calibration import SETTINGS, THREADS, Calibration
 from tflgpu_plugin.ops import attention, split_depth, tiles
@@ -53,9 +53,10 @@ class Spent(Exception):
     """Time is up."""
 
 
-def measured(device: Device) -> Calibration:
-    """Returns the device's answers. Raises NativeError when the device fails."""
-    return Survey(device.target, DeviceClock(device)).made()
+def measured(device: Device, earlier: Calibration | None = None) -> Calibration:
+    """Returns the device's answers, with those that an earlier process got. Raises NativeError when
+    the device fails."""
+    return Survey(device.target, DeviceClock(device)).made(earlier)
 
 
 @dataclass
@@ -75,18 +76,32 @@ class Survey:
     slowest: float = 0.0  # seconds to compile a kernel, with those of the same question
     end: float = 0.0
 
-    def made(self) -> Calibration:
-        """Asks every question, those first that most depends on."""
+    def made(self, earlier: Calibration | None = None) -> Calibration:
+        """Asks every question, those first that most depends on; or those that an earlier process
+        had no time for. If there was time for none of these either, they are not asked again."""
         begin, state = self.now(), ""
         self.end = begin + SECONDS
+        if earlier:
+            self._take(earlier)
+        asked = [name for name in QUESTIONS if not earlier or name in earlier.left]
+        left = list(asked)
         try:
-            for question in QUESTIONS:
-                question(self)
+            while left:
+                QUESTIONS[left[0]](self)
+                del left[0]
         except Spent:
-            state = f"incomplete: time was up before the question of {name_of(question)}"
+            state = f"incomplete: time was up before the question of {left[0]}"
         taken = 1e3 * (self.now() - begin)
         log.say(f"tflgpu: measured the device in {taken:.0f} ms: {self.tuning}", log.DEBUG)
-        return Calibration(self.tuning, self.threads, self.figures, state, round(taken, 1))
+        again = () if earlier and left == asked else tuple(left)
+        taken += earlier.milliseconds if earlier else 0.0
+        return Calibration(self.tuning, self.threads, self.figures, state, round(taken, 1), again)
+
+    def _take(self, earlier: Calibration) -> None:
+        """Takes over the answers of an earlier process."""
+        self.tuning, self.threads = dict(earlier.tuning), earlier.threads
+        self.figures = {name: dict(times) for name, times in earlier.figures.items()}
+        self.launch = 1e3 * self.figures.get("launches", {}).get("launch", 0.0)
 
     def times(self, probes: Sequence[Probe]) -> dict[Probe, float]:
         """Returns the median times of one launch of each of these kernels in nanoseconds, without
@@ -225,43 +240,37 @@ def ask_launches(survey: Survey) -> None:
 
 def ask_attention(survey: Survey) -> None:
     """How many rows share keys, and how many slices of keys are loaded at once?"""
-    if not survey.target.shuffles:
+    target = survey.target
+    if not target.shuffles:
         return
-    rows, ahead = attention.starting(survey.target)
-    lanes, row = survey.target.workgroup(32), f"{rows}x{ahead}"
-    probes = {
-        name: Probe("scores", "", lanes, int(name[2]), int(name[0]), steps=4)
-        for name in dict.fromkeys((row, "2x2", "4x1", "4x2", "4x4"))
-    }
+    probes = dict[str, Probe]()
+    for rows, ahead in (attention.starting(target), (2, 2), (4, 1), (4, 2), (4, 4)):
+        most = attention.most_ahead(target, rows, VALUES, ahead)
+        probe = Probe("scores", "", target.workgroup(32), most, rows, steps=4)
+        probes.setdefault(f"{rows}x{most}", probe)
+    row = next(iter(probes))
     survey.settle("attention_tile", survey.compare("attention_tile", probes, row), row)
 
 
 def ask_half(survey: Survey) -> None:
-    """Are products in float16 faster, beside loads and stores that are?"""
+    """Are products in float32 faster than those in float16, if loads and stores are float16?"""
     if survey.target.halves != "native":
         return
     base = replace(survey.product(), weights="global", ahead=4)
-    probes = {"float32": replace(base, kind="stored"), "float16": replace(base, kind="half")}
-    if survey.compare("half_products", probes, "float32") == "float32":
-        if len(survey.figures["half_products"]) == len(probes):
-            survey.tuning["half_products"] = "never"
+    probes = {"float16": replace(base, kind="half"), "float32": replace(base, kind="stored")}
+    if survey.compare("half_products", probes, "float16") == "float32":
+        survey.tuning["half_products"] = "never"
 
 
-def ask_dots(survey: Survey) -> None:
-    """How long do integer products take, compared with those of float32? No kernel uses them
-    yet."""
-    base = replace(survey.product(), weights="global", ahead=4)
-    probes = {"float32": base, "int8": replace(base, kind="dots")}
-    survey.compare("dots", probes, "float32")
-
-
-QUESTIONS: tuple[Callable[[Survey], None], ...] = (
-    ask_weights, ask_lanes, ask_ahead, ask_launches, ask_threads, ask_attention, ask_half, ask_dots,
-)  # fmt: skip
-
-
-def name_of(question: Callable[[Survey], None]) -> str:
-    return question.__name__.removeprefix("ask_")
+QUESTIONS: Mapping[str, Callable[[Survey], None]] = {
+    "weights": ask_weights,
+    "lanes": ask_lanes,
+    "ahead": ask_ahead,
+    "launches": ask_launches,
+    "threads": ask_threads,
+    "attention": ask_attention,
+    "half products": ask_half,
+}
 
 
 class DeviceClock:

@@ -3,16 +3,16 @@ vendor's, and how many threads fill it.
 
 The first process that plans for an adapter asks it (see `compile.calibrating`) and keeps the
 answers in the user's cache folder, for this driver and these kernels. Answers only choose among
-settings that are right on every adapter. Software adapters are not asked; their settings have been
-measured."""
+settings that are right on every adapter. If there was no time for all questions, the next process
+asks those that are left. Software adapters are not asked; their settings have been measured."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ SOFTWARE = "not measured: a software adapter"
 
 answers: Registry[AdapterInfo, Calibration] = Registry()  # of this process
 _turn = threads.RLock()  # held by the thread that measures
-Measure = Callable[["Device"], Calibration]
+Measure = Callable[["Device", Calibration | None], Calibration]
 
 
 def of(device: Device, measure: Measure | None = None) -> Calibration:
@@ -70,16 +70,24 @@ def read(text: str) -> tuple[Calibration | None, int]:
     Texts with anything else are taken for no text."""
     try:
         found = json.loads(text or "{}")
-        begun = int(found.get("begun", 0))
-        if begun:
-            return (Calibration(state=CRASHED) if begun >= TRIES else None), begun
-        made = Calibration(**found)
-        right = all(value in SETTINGS[name] for name, value in made.tuning.items())
-        right &= made.threads == 0 or made.threads in THREADS
-        right &= all(float(us) >= 0 for some in made.figures.values() for us in some.values())
-        return (made if found and right and isinstance(made.state, str) else None), 0
+        begun = int(found.pop("begun", 0))
+        made = _checked(found) if found else None
+        if begun >= TRIES:
+            made = replace(made or Calibration(), state=CRASHED, left=())
+        return made, begun
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         return None, 0
+
+
+def _checked(found: Mapping[str, Any]) -> Calibration:
+    """Returns these answers. Raises KeyError, TypeError or ValueError for anything else."""
+    made = Calibration(**{**found, "left": tuple(found.get("left", ()))})
+    right = all(value in SETTINGS[name] for name, value in made.tuning.items())
+    right &= made.threads == 0 or made.threads in THREADS
+    right &= all(float(us) >= 0 for some in made.figures.values() for us in some.values())
+    if not (right and isinstance(made.state, str) and all(isinstance(n, str) for n in made.left)):
+        raise ValueError(found)
+    return made
 
 
 def _asked(device: Device, measure: Measure | None) -> Calibration:
@@ -87,31 +95,38 @@ def _asked(device: Device, measure: Measure | None) -> Calibration:
     if path is None:
         return Calibration(state=UNKEPT)
     found, begun = read(folders.kept(path) or "")
-    if found:
+    if found and not found.left:
         return found
     try:
         with folders.locked(path.parent):
             found, begun = read(folders.kept(path) or "")  # another process may have measured
-            return found or _measured(device, measure, path, begun)
+            whole = found and not found.left
+            return found if found and whole else _measured(device, measure, path, (found, begun))
     except OSError as error:
-        return Calibration(state=f"not measured: {error.strerror}")
+        return found or Calibration(state=f"not measured: {error.strerror}")
 
 
-def _measured(device: Device, measure: Measure | None, path: Path, begun: int) -> Calibration:
-    """Measures, and keeps the answers. Meanwhile the file says that it was begun, in case the
-    driver ends the process."""
+def _measured(
+    device: Device, measure: Measure | None, path: Path, kept: tuple[Calibration | None, int]
+) -> Calibration:
+    """Measures, and keeps the answers. Meanwhile the file also says that it was begun, in case the
+    driver ends the process. `kept` is what the file had: earlier answers, and processes that have
+    begun."""
     from tflgpu_plugin.compile import calibrating  # its kernels are needed once
 
-    folders.keep(path, json.dumps({"begun": begun + 1}))
+    earlier, begun = kept
+    before = asdict(earlier) if earlier else {}
+    folders.keep(path, json.dumps({"begun": begun + 1, **before}))
     try:
-        found = (measure or calibrating.measured)(device)
+        found = (measure or calibrating.measured)(device, earlier)
     except BaseException as error:
         with suppress(OSError):
-            path.unlink()
+            folders.keep(path, json.dumps(before)) if earlier else path.unlink()
         if not isinstance(error, native.NativeError):
             raise
         log.say(f"tflgpu: the device was not measured, since it failed: {error}", log.INFO)
-        return Calibration(state=f"not measured, since the device failed: {error}")
+        state = f"not measured, since the device failed: {error}"
+        return replace(earlier or Calibration(), state=state)
     folders.keep(path, json.dumps(asdict(found)))
     return found
 

@@ -1,5 +1,5 @@
 """Small kernels that a device is timed with: the inner loops of dense products, in each of the ways
-that a tile may load its weights, of products in float16 and of 8-bit integers, and of attention.
+that a tile may load its weights, of products in float16, and of attention.
 
 They have the loads, the arithmetic and about the registers of the kernels that models run, and a
 tenth of their text, since drivers take that much less time to compile them. Their results are not
@@ -28,7 +28,6 @@ class Probe:
     product    float32, with weights from `weights` (see `ops.tiles.Tile`)
     stored     x stored as float16, multiplied in float32
     half       both stored and multiplied as float16, 16 terms at a time
-    dots       8-bit integers, by `dot4I8Packed`
     scores     `rows` queries of attention share the keys that a thread loads
 
     `steps` are the iterations, of 4 channels each or, for scores, of 32 keys; the loads of
@@ -75,7 +74,6 @@ TYPES = {
     "product": ("vec4f", "vec4f", "vec4f"),
     "stored": ("vec4<f16>", "vec4f", "vec4f"),
     "half": ("vec4<f16>", "vec4<f16>", "vec4f"),
-    "dots": ("u32", "vec4<u32>", "vec4<i32>"),
     "scores": ("vec4f", "vec4f", "vec4f"),
 }
 
@@ -103,7 +101,7 @@ def _head(probe: Probe) -> Iterator[str]:
 def _product(probe: Probe) -> Iterator[str]:
     y = TYPES[probe.kind][2]
     yield from _head(probe)
-    vectors = SLICES if probe.kind == "dots" else 4 * SLICES  # of weights, in an iteration
+    vectors = 4 * SLICES  # of weights, in an iteration
     yield f"let block = group.y * {MOST_STEPS * vectors}u;"
     yield f"let at = thread * {PIXELS}u % {X_PIXELS}u;"
     for pixel, slice_ in _sums():
@@ -117,8 +115,7 @@ def _product(probe: Probe) -> Iterator[str]:
     for k in range(probe.ahead):
         for pixel in range(PIXELS):
             yield f"let x{k}{pixel} = x[(k + {k}u) * {X_PIXELS}u + at + {pixel}u];"
-    steps = {"half": _half, "dots": _dots}.get(probe.kind, _float)
-    yield from steps(probe)
+    yield from _half(probe) if probe.kind == "half" else _float(probe)
     yield "}"
     for pixel, slice_ in _sums():
         place = f"(group.y * {SLICES}u + {slice_}u) * {X_PIXELS}u + at + {pixel}u"
@@ -161,15 +158,6 @@ def _half(probe: Probe) -> Iterator[str]:
         for pixel in range(PIXELS):
             runs = " + ".join(f"m{k}{n} * x{k}{pixel}" for k in range(probe.ahead))
             yield f"c{pixel}{n} += vec4f({runs});"
-
-
-def _dots(probe: Probe) -> Iterator[str]:
-    for k in range(probe.ahead):
-        for n in range(SLICES):
-            yield f"let w{k}_{n} = w[block + (k + {k}u) * {SLICES}u + {n}u];"
-            for pixel in range(PIXELS):
-                dots = (f"dot4I8Packed(x{k}{pixel}, w{k}_{n}[{lane}])" for lane in range(4))
-                yield f"c{pixel}{n} += vec4<i32>({', '.join(dots)});"
 
 
 def _scores(probe: Probe) -> Iterator[str]:

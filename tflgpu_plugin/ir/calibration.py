@@ -33,13 +33,14 @@ THREADS = tuple(1 << n for n in range(12, 18))
 class Calibration:
     """The `tuning` and `threads` (0: as before) that replace a vendor's. `figures` are times in
     microseconds by question and answer. `state` says why nothing, or not all, was measured;
-    `milliseconds` is how long it took."""
+    `milliseconds` is how long it took. `left` are the questions that the next process asks."""
 
     tuning: Mapping[str, str] = field(default_factory=dict)
     threads: int = 0
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     state: str = ""
     milliseconds: float = 0.0
+    left: tuple[str, ...] = ()
 
     def applied(self, target: Target) -> Target:
         """Returns the target with the answers; what is forced in its own tuning stays."""

@@ -44,6 +44,7 @@ GPU_SUMS = 8  # the same on GPUs, so that registers allow several waves
 # registers, above all with 4 rows of heads of 64.
 AHEAD = {"amd": 4, "nvidia": 2, "unknown": 2}
 MOST_ROWS = 4  # on GPUs: they use less than half of the registers
+SOFTWARE_ROWS = 8
 BLOCK = 32  # keys
 
 
@@ -226,7 +227,7 @@ def _lower(a: Attention, teams: int) -> None:
                 mends=bool(a.node.attributes.get("mends")),
                 shared=target.shuffles,
                 teams=teams,
-                ahead=_ahead(target, count, parts),
+                ahead=most_ahead(target, count, parts, starting(target)[1]),
             )._asdict(),
         ),
         a.node,
@@ -253,7 +254,7 @@ def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
     most = MOST_SUMS if target.software else GPU_SUMS
     if not target.shuffles:
         most = MOST_SUMS // 4  # without shuffles each row costs another load
-    count = 8 if target.software else starting(target)[0]
+    count = starting(target)[0]
     while count > 1 and (
         count >= 2 * rows
         or count * parts > most
@@ -264,23 +265,24 @@ def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
 
 
 def starting(target: Target) -> tuple[int, int]:
-    """Returns the most rows of a tile on a GPU, and the most slices of keys that are loaded at
-    once. `target.tuning` may force "attention_tile" (ROWSxSLICES)."""
+    """Returns the most rows of a tile, and the most slices of keys that are loaded at once.
+    `target.tuning` may force "attention_tile" (ROWSxSLICES) on GPUs."""
+    if target.software:
+        return SOFTWARE_ROWS, 1
     if forced := target.tuning.get("attention_tile"):
         rows, ahead = forced.split("x")
         return int(rows), int(ahead)
     return MOST_ROWS, AHEAD.get(target.vendor, 1)
 
 
-def _ahead(target: Target, rows: int, parts: int) -> int:
-    """Returns how many slices of keys are loaded at once; fewer where the registers of several rows
-    would leave a SIMD with subgroups of 64 lanes a single wave."""
-    if not target.software and "attention_tile" in target.tuning:
-        return starting(target)[1]
-    if target.software or (target.least_subgroup >= 64 and rows * parts >= GPU_SUMS):
+def most_ahead(target: Target, rows: int, parts: int, wanted: int) -> int:
+    """Returns how many slices of keys are loaded at once, of those that are `wanted`: fewer where
+    the registers of several rows would leave a SIMD with subgroups of 64 lanes a single wave."""
+    if target.software or target.least_subgroup < 64:
+        return wanted
+    if rows * parts >= GPU_SUMS:
         return 1
-    _, most = starting(target)
-    return max(most // 2, 1) if rows > 1 and target.least_subgroup >= 64 else most
+    return max(wanted // 2, 1) if rows > 1 else wanted
 
 
 @chooses

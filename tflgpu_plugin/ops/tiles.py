@@ -121,22 +121,27 @@ def loads_ahead(target: Target) -> int:
 
 def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     least = 8 if slices > 4 else 4 if slices > 2 else 2
-    forced = target.tuning.get("tile")
-    if forced:
+    start = STARTS.get(target.vendor, STARTS["unknown"])
+    if forced := target.tuning.get("tile"):
         pixels, per_thread = (int(part) for part in forced.split("x"))
-        lanes = SHUFFLE_GROUP if target.software else target.workgroup(32)
-        weights = _weights(target, STARTS["unknown"].weights)
-        return _tile(min(pixels, width or pixels), min(per_thread, least), lanes, weights)
+        size = min(pixels, width or pixels), min(per_thread, least)
+        if target.software:
+            return _tile(*size, SHUFFLE_GROUP, _weights(target, "shuffle"))
+        return _tile(*size, _lanes(target, start), _weights(target, start.weights))
     if target.software:
         return _software(target, least, count, width)
-    start = STARTS.get(target.vendor, STARTS["unknown"])
     fitting = [(p, q) for p, q in start.sizes_on(target) if q <= least]
     busy = [(p, q) for p, q in fitting if count * slices >= BUSY_THREADS * p * q]
-    lanes = target.workgroup(int(target.tuning.get("lanes", start.lanes)))
+    lanes = _lanes(target, start)
     least_made = min((_made(count, lanes, p) for p, _ in busy), default=0)
     full = [size for size in busy if _made(count, lanes, size[0]) <= least_made * MOST_PADDED]
     pixels, per_thread = full[0] if full else fitting[-1]
     return _tile(pixels, per_thread, lanes, _weights(target, start.weights))
+
+
+def _lanes(target: Target, start: Start) -> int:
+    """Returns the size of a GPU's workgroups."""
+    return target.workgroup(int(target.tuning.get("lanes", start.lanes)))
 
 
 def _made(count: int, lanes: int, pixels: int) -> int:
