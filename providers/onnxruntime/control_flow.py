@@ -154,4 +154,4 @@ def branch(e: Builder) -> list[int | None]:
 
 def _placed(reason: Unsupported) -> Unsupported:
     """Returns a reason that says first where the nodes of the bodies are."""
-    return Unsupported.of(reason.sentence.code, f"{PLACED} {reason.sentence}")
+    return Unsupported(reason.sentence.reworded(f"{PLACED} {reason.sentence}"))

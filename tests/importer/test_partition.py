@@ -97,9 +97,15 @@ def test_a_change_of_shape_beside_the_cpu_is_no_work() -> None:
     assert partition.loss(alone, partition.extract(alone, {0})) is None
     reason = partition.loss(alone, partition.extract(alone, {0}), Around(nested=True))
     assert reason is not None and "would only split the graph" in reason
-    computing = graph_of({0: [100]})
-    part = partition.extract(computing, {0})
-    assert partition.loss(computing, part, Around(nested=True)) is None
+
+
+def test_a_partition_in_a_body_pays() -> None:
+    """A small one would keep the control-flow node around it from the GPU."""
+    for length, pays in (1, False), (8, True):
+        graph = graph_of({0: [100], **{k: [k - 1] for k in range(1, length)}})
+        part = partition.extract(graph, {*range(length)})
+        assert partition.loss(graph, part) is None
+        assert (partition.loss(graph, part, Around(nested=True)) is None) == pays
 
 
 def test_a_partition_in_a_loop_pays_for_each_launch() -> None:

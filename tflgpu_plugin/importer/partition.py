@@ -150,23 +150,27 @@ def loss(whole: Graph, part: Graph, around: Around = Around()) -> Refusal | None
     """Returns why the partition `part` of the graph `whole` should stay on the CPU, or None.
 
     A partition can be dropped if it lies between nodes on the CPU, which compute its inputs and
-    read its outputs; if it only reshapes and has such a node on one side, as in the body of a
-    control-flow node it always has; or if it belongs to a graph that a loop runs once per step,
-    since the CPU runs before each step. A tensor that is read from or written to the host's store
-    counts as an input or output of the graph. Tensors between partitions stay on the GPU; they
-    would have to be copied for a partition on the CPU."""
+    read its outputs; if it only reshapes and has such a node on one side; if it belongs to a graph
+    that a loop runs once per step, since the CPU runs before each step; or if it is in another body
+    of a control-flow node, which can only run on the GPU as a whole if nothing in it does by
+    itself. There launches do not count: a branch is often a whole network. A tensor that is read
+    from or written to the host's store counts as an input or output of the graph. Tensors between
+    partitions stay on the GPU; they would have to be copied for a partition on the CPU."""
     own = {node.id for node in part.nodes}
     others = [node for node in whole.nodes if node.op != STORE and node.id not in own]
     fed, read = _shared(part, [node for node in others if node.id not in around.taken])
     read.difference_update(whole.outputs)
-    idle = all(ops.arranges(n) == "shape" for n in part.nodes) and (fed or read or around.nested)
+    if around.nested:  # by the CPU, through the node whose body it is
+        fed, read = {*fed, *part.inputs}, {*read, *part.outputs}
+    idle = all(ops.arranges(n) == "shape" for n in part.nodes) and (fed or read)
     if not (around.repeated or idle or (fed and read)):
         return None
     fed_here, read_here = _shared(part, [node for node in others if node.id in around.taken])
     between = sum(part.tensors[t].bytes for t in fed_here | read_here - read)
     io_bytes = sum(part.tensors[t].bytes for t in (*part.inputs, *part.outputs)) - between
     done = Effort() if idle else effort(part)
-    launches = 0.0 if around.guessed and not idle else SECONDS_PER_RUN * around.launches
+    uncounted = (around.guessed or (around.nested and not around.repeated)) and not idle
+    launches = 0.0 if uncounted else SECONDS_PER_RUN * around.launches
     on_gpu = launches + io_bytes / IO_BYTES_PER_SECOND + done.on_gpu
     on_cpu = (0.0 if idle else between / IO_BYTES_PER_SECOND) + done.on_cpu
     return None if on_cpu > on_gpu else _splitting(part, around, io_bytes, done)

@@ -14,7 +14,8 @@ from tflgpu_plugin.importer.imported import Facts, Imported
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel, Value
 from tflgpu_plugin.importer.state import widened
-from tflgpu_plugin.ir import FOLDED, Array, Graph, Tensor
+from tflgpu_plugin.importer.symbols import of_shape
+from tflgpu_plugin.ir import FOLDED, Array, Graph, Refusal, Tensor, Unfit
 from tflgpu_plugin.ir.symbolic import symbolic
 
 MOST_NODES = 1024  # nodes of all steps: planning takes about a millisecond for each
@@ -22,9 +23,10 @@ MOST_STEPS = 512
 SECONDS_PER_NODE = 2e-6  # of the nominal GPU (see `partition`): about half a launch
 
 
-def not_unrolled(why: str) -> Unsupported:
+def not_unrolled(why: str, kind: type[Refusal] = Refusal) -> Unsupported:
     """Returns the refusal of a loop that is not unrolled; `why` ends its sentence."""
-    return Unsupported.of("loop.unsupported", f"Its steps cannot be planned in advance: {why}.")
+    sentence = f"Its steps cannot be planned in advance: {why}."
+    return Unsupported(kind("loop.unsupported", sentence))
 
 
 def unrolled(e: Builder, condition: HostModel, body: HostModel) -> list[int]:
@@ -91,7 +93,8 @@ class Steps:
         found = import_(replace(whole, values={**whole.values, **given}), rows, Facts(shapes))
         for node, reason in found.refusals.items():
             name = next(one.host_op for one in found.graph.nodes if one.id == node)
-            raise not_unrolled(f"{name} in its body stays on the CPU ({reason.rstrip('.')})")
+            kind = Unfit if isinstance(reason, Unfit) or of_shape(reason) else Refusal
+            raise not_unrolled(f"{name} in its body stays on the CPU ({reason.rstrip('.')})", kind)
         if found.graph.states or any(t.counted for t in found.graph.tensors.values()):
             raise not_unrolled("a step has variables, or results whose size only a run determines")
         return found

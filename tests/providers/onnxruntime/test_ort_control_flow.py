@@ -247,3 +247,23 @@ def test_a_branch_that_shapes_decide() -> None:
     session, reference = m.session(data), m.cpu(data)
     for n in (2, 5, 2):
         m.compare(session, reference, {"x": m.values(n, 3)})
+
+
+def test_a_branch_whose_nodes_need_equal_extents() -> None:
+    """Sizes that are guessed for the model fit nodes of its bodies, too: state and rows of a branch
+    have the same number of rows, in two inputs with open extents. The nodes of the branch are not
+    taken by themselves."""
+    cell = [m.node("Gather", ["state", "one"], ["h"]),
+            m.node("Concat", ["x", "h"], ["o1"], axis=1)]  # fmt: skip
+    other = graph([m.node("Concat", ["x", "x"], ["o2"], axis=1)], [], [info("o2", None)])
+    outer = [
+        m.node("Shape", ["state"], ["sizes"]), m.node("Gather", ["sizes", "zero"], ["n"]),
+        m.node("Equal", ["n", "two"], ["c"]),
+        m.node("If", ["c"], ["y"], then_branch=graph(cell, [], [info("o1", None)]),
+               else_branch=other),
+        m.node("MatMul", ["y", "v"], ["z"]),
+    ]  # fmt: skip
+    constants = {"zero": np.array(0), "one": np.array(1), "two": np.array(2), "v": m.values(6, 4)}
+    data = m.model(outer, {"x": ["rows", 3], "state": [2, "lines", 3]}, {"z": None}, constants)
+    feeds = [{"x": m.values(n, 3), "state": m.values(2, n, 3)} for n in (1, 5, 2)]
+    assert {*checked(data, *feeds).values()} == {"gpu"}
