@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ MARKERS = (
     "dtype(*names): the types of values that it is about, for --dtype",
     "every_host: runs in every installed TFLite host, or those that --host names",
 )
+BEFORE = pytest.StashKey[Any]()  # the handler of SIGTERM
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,6 +74,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[selection.ENTRIES] = entries
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Session(config), "conformance-session")
+        _end_with_a_report(config)
+
+
+def _end_with_a_report(config: pytest.Config) -> None:
+    """Makes the signal that ends programs act as Ctrl-C, after which the report of the tests so far
+    is written: jobs in the background of a shell ignore Ctrl-C itself."""
+    if threading.current_thread() is threading.main_thread():
+        config.stash[BEFORE] = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if BEFORE in config.stash:
+        signal.signal(signal.SIGTERM, config.stash[BEFORE] or signal.SIG_DFL)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -16,6 +16,7 @@ from conformance.plugin import expect
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
 
 PROPERTY = "conformance"
+MODELS = "failed_models"  # the folder in that of the report
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Book:
         self.properties.append((PROPERTY, record.as_json()))
 
     def _save(self, record: Record, content: bytes, suffix: str) -> Path:
-        folder = self.folder / "models"
+        folder = self.folder / MODELS
         folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^\w.+-]+", "_", f"{record.op}-{record.case}-{record.host.split()[0]}")
         path = folder / f"{name}{suffix}"

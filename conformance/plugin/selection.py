@@ -16,6 +16,7 @@ from conformance.plugin.record import Header
 from tflgpu_plugin import ops
 from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.importer.support import TYPE_NAMES
+from tflgpu_plugin.options import meant
 
 HOSTS = ("tflite", "tflite_runtime", "ai_edge_litert", "litert", "onnxruntime")
 DTYPES = {**{name: name for name in (*TYPE_NAMES, "bool")}, **{v: k for k, v in TYPE_NAMES.items()}}
@@ -170,8 +171,9 @@ def _known_ops(words: list[str]) -> list[str]:
     """Returns lower-case names. Raises ValueError for one that is no operator, op or family."""
     known = all_names()
     if unknown := [word for word in words if word.lower() not in known]:
+        guess = meant(unknown[0], known)
         raise ValueError(
-            f"--op cannot be {unknown[0]}; operators are in `tflgpu ops`, families are "
+            f"--op cannot be {unknown[0]}.{guess} Operators are in `tflgpu ops`, families are "
             f"{', '.join(ops.FAMILIES)}."
         )
     return [word.lower() for word in words]

@@ -13,7 +13,7 @@ import pytest
 
 from conformance import report as reports
 from conformance.plugin import expect, selection
-from conformance.plugin.book import of_item
+from conformance.plugin.book import MODELS, of_item
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, OUTCOMES, PASS, Record, from_json
 from conformance.results import Report
 
@@ -28,7 +28,7 @@ class Session:
         self.start = time.monotonic()
         self.stale: list[expect.Entry] = []
         if folder := config.getoption("--report"):  # models of an earlier run's failures
-            shutil.rmtree(Path(str(folder)) / "models", ignore_errors=True)
+            shutil.rmtree(Path(str(folder)) / MODELS, ignore_errors=True)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration

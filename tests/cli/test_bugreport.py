@@ -182,7 +182,7 @@ def test_no_model_and_no_place_are_sentences(tmp_path: Path) -> None:
     result = report(damaged, "--out", tmp_path / "r.zip")
     assert result.exit_code == 0 and "compare.json has a traceback: BadInput" in result.output
     result = report("--out", tmp_path / "missing" / "r.zip")
-    assert result.exit_code == 2 and "No such file" in result.stderr
+    assert result.exit_code == 2 and "There is no folder" in result.stderr
 
 
 @pytest.mark.parametrize("before", [None, b"an older report"])

@@ -6,8 +6,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,15 @@ def test_statuses_are_those_of_all_commands(
     assert ("has not come to its end" in result.stderr) == (status in (3, -9))
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_is_status_130(ended: Callable[..., None], tmp_path: Path) -> None:
     """The suite ends by itself: it gets the signal, too."""
     ended(2)
@@ -95,17 +105,35 @@ def test_ctrl_c_is_status_130(ended: Callable[..., None], tmp_path: Path) -> Non
     assert invoke().exit_code == 130
 
 
-def test_the_suite_ends_after_its_time(ended: Callable[..., None], tmp_path: Path) -> None:
-    """It gets Ctrl-C, so that it writes the report of what it has done."""
-    ended(0)
-    (tmp_path / "pytest.py").write_text(
-        "import sys, time\ntry:\n    time.sleep(200)\n"
-        "except KeyboardInterrupt:\n    open('written', 'w')\n    sys.exit(2)\n"
-    )
-    begin = time.monotonic()
-    asked = conformance.Request(tmp_path / "r", seconds=2)
-    assert conformance.run(asked).status == 2 and time.monotonic() - begin < 100
-    assert (tmp_path / "written").exists() or os.name == "nt"
+SLOW = """
+import time
+import pytest
+
+@pytest.mark.parametrize("seconds", [0, 100])
+def test_part(seconds):
+    time.sleep(seconds)
+"""
+
+
+@pytest.mark.adapter
+@pytest.mark.skipif(os.name == "nt", reason="a process has no time to write there")
+def test_the_suite_ends_after_its_time_with_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where Ctrl-C is ignored, as in the background of a shell."""
+    monkeypatch.setenv("PYTHONPATH", str(conformance.root()))
+    monkeypatch.setattr(conformance, "root", lambda: tmp_path)
+    monkeypatch.setattr(conformance, "NAME", "slow")
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "conftest.py").write_text("from conformance.conftest import *\n")
+    (tmp_path / "slow" / "test_slow.py").write_text(SLOW)
+    before, begin = signal.signal(signal.SIGINT, signal.SIG_IGN), time.monotonic()
+    try:
+        done = conformance.run(conformance.Request(tmp_path / "r", seconds=15))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.status == 2 and time.monotonic() - begin < 90
+    assert done.counts["PASS"] == 1
 
 
 def test_sentences_begin_as_those_of_other_commands(ended: Callable[..., None]) -> None:

@@ -132,7 +132,34 @@ def test_the_commands_write_them(tmp_path: Path) -> None:
     assert ElementTree.parse(picture).getroot().tag == f"{SVG}svg"
     done = CliRunner().invoke(main, ["profile", *words, "--html", str(html)])
     assert done.exit_code == 0 and "<svg" in html.read_text(encoding="utf-8")
-    for command, option in (("bench", "--plot"), ("profile", "--html")):
-        wrong = CliRunner().invoke(main, [command, *words, option, str(tmp_path / "m.txt")])
-        assert wrong.exit_code == 2 and "ends in" in wrong.stderr
-    assert not (tmp_path / "m.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "suffix"),
+    [("bench", "--plot", ".svg"), ("profile", "--html", ".html"), ("profile", "--trace", ".json"),
+     ("check", "--annotate", ".onnx"), ("bugreport", "--out", ".zip")],
+)  # fmt: skip
+def test_a_file_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, command: str, option: str, suffix: str
+) -> None:
+    """The model is none, which would be the next sentence."""
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"damaged")
+    wrong = CliRunner().invoke(main, [command, str(model), option, str(tmp_path / "m.txt")])
+    assert wrong.exit_code == 2 and f"must end in {suffix}" in wrong.stderr
+    out = tmp_path / "missing" / f"m{suffix}"
+    wrong = CliRunner().invoke(main, [command, str(model), option, str(out)])
+    assert wrong.exit_code == 2 and f"There is no folder {out.parent}." in wrong.stderr
+    assert [*tmp_path.iterdir()] == [model]
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_an_input_is_never_written(tmp_path: Path, link: bool) -> None:
+    picture, out = tmp_path / "image.zip", tmp_path / "image.zip"
+    picture.write_bytes(b"a picture")
+    if link:
+        out = tmp_path / "link.zip"
+        out.symlink_to(picture)
+    done = CliRunner().invoke(main, ["bugreport", "--image", str(picture), "--out", str(out)])
+    assert done.exit_code == 2 and f"{out} is an input of this command" in done.stderr
+    assert picture.read_bytes() == b"a picture"

@@ -111,8 +111,9 @@ def test_an_annotated_model_is_written_whole_and_as_onnx(
 ) -> None:
     path, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
     path.write_bytes(model())
-    other = check(path, "--annotate", str(tmp_path / "out.tflite"))
-    assert other.exit_code == 2 and "must end in .onnx" in other.stderr
+    same = check(path, "--annotate", str(path))
+    assert same.exit_code == 2 and f"{path} is an input of this command" in same.stderr
+    assert path.read_bytes() == model()
     out.write_bytes(b"an older one")
     true = Path.write_bytes
 
@@ -199,7 +200,7 @@ def test_an_annotated_model_still_runs(tmp_path: Path) -> None:
     path, out = tmp_path / "m.onnx", tmp_path / "out.onnx"
     path.write_bytes(model())
     found = check(path, "--annotate", str(out), "-o", "exclude=Mul", "--require", "2")
-    assert found.exit_code == 0, found.output
+    assert found.exit_code == 0 and f"Wrote {out}." in found.stdout, found.output
     first, constant, second, product = notes(out.read_bytes())
     assert first == second == {"tflgpu": "GPU, partition 1"} and not constant
     assert product["tflgpu"] == "CPU" and "exclude" in product["tflgpu reason"]

@@ -68,6 +68,24 @@ def test_the_program_differs_with_the_fault_and_agrees_without(
     assert "The largest difference is " in right.stdout
 
 
+def test_a_folder_with_other_files_is_left_alone(
+    tmp_path: Path, planted: Callable[[Fault], None]
+) -> None:
+    planted(lambda name, variant: name == "pool")
+    path = onnx(tmp_path)
+    content, words = path.read_bytes(), (path, "--shape", "x=1x3x8x16", "--repro")
+    assert "holds other files" in compare(*words, tmp_path).stderr
+    assert path.read_bytes() == content and [*tmp_path.iterdir()] == [path]
+    folder = tmp_path / "repro"
+    for _ in range(2):  # the second one replaces the first
+        assert found(1, *words, folder)["repro"]["differs"]
+        (folder / "input7.npy").touch()
+    found(1, *words, folder)
+    assert not (folder / "input7.npy").exists()
+    again = compare(folder / "model.onnx", "--repro", folder)
+    assert again.exit_code == 2 and "holds other files" in again.stderr
+
+
 def test_the_part_begins_earlier_until_it_differs(
     tmp_path: Path, planted: Callable[[Fault], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from conformance.plugin.record import (
     Record,
     from_json,
 )
+from conformance.plugin.session import Session
 from conformance.report_page import as_html
 from tflgpu_plugin.cli import tables
 from tflgpu_plugin.ir import Refusal, Target, quirks
@@ -214,8 +215,18 @@ def test_a_failure_leaves_its_model_and_how_to_run_it_again(tmp_path: Path) -> N
         book.close(BAD, b"content")
     text = str(failure.value)
     assert "pytest \"conformance/test_ops.py::t[ADD]\" --adapter 'nvidia' --dtype 'all'\n" in text
-    (saved,) = (tmp_path / "models").iterdir()
+    (saved,) = (tmp_path / "failed_models").iterdir()
     assert saved.read_bytes() == b"content" and str(saved) in text and saved.suffix == ".tflite"
+
+
+def test_a_new_run_deletes_the_models_of_the_last_one_only(tmp_path: Path) -> None:
+    """The folder of the report may be one in which a user keeps models."""
+    kept, last = tmp_path / "models" / "m.onnx", tmp_path / "failed_models" / "m.onnx"
+    for path in (kept, last):
+        path.parent.mkdir()
+        path.touch()
+    Session(SimpleNamespace(getoption={"--report": str(tmp_path)}.get))  # type: ignore[arg-type]
+    assert kept.exists() and not last.exists()
 
 
 # ---- quirks -------------------------------------------------------------------------------------
@@ -252,6 +263,11 @@ class Item:
 
     def get_closest_marker(self, name: str) -> Any:
         return SimpleNamespace(args=self.dtypes) if name == "dtype" and self.dtypes else None
+
+
+def test_an_operator_that_is_misspelled_is_guessed() -> None:
+    with pytest.raises(ValueError, match=r"^--op cannot be SOFMAX\. Did you mean 'softmax'\? "):
+        selection._known_ops(["ADD", "SOFMAX"])
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tflgpu_plugin.cli.shared import (
     show_agreements,
 )
 from tflgpu_plugin.cli.speed import bench, profile
-from tflgpu_plugin.cli.written import replacing
+from tflgpu_plugin.cli.written import OutFile, replacing
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -81,7 +81,7 @@ def _show_info(found: Any) -> None:
 @main.command()
 @click.argument("model", type=existing)
 @click.option("--require", metavar="all|90%|N", help="Exit with status 1 if fewer nodes do.")
-@click.option("--annotate", type=click.Path(dir_okay=False, path_type=Path), metavar="OUT.onnx",
+@click.option("--annotate", type=OutFile(".onnx"), metavar="OUT.onnx",
               help="Write a copy of an ONNX model with the place of each node as metadata, which "
               "Netron shows; without onnxruntime's own optimizations.")  # fmt: skip
 @click.option("--assume-limits", "limits", metavar="default|FILE",
@@ -106,8 +106,6 @@ def check(
 
     if annotate and model.suffix.lower() != ".onnx":
         raise click.UsageError("--annotate is for ONNX models.")
-    if annotate and annotate.suffix.lower() != ".onnx":
-        raise click.UsageError(f"--annotate writes an ONNX model; {annotate} must end in .onnx.")
     if advised and limits:
         raise click.UsageError("--advice is about plans for an adapter here, not assumed ones.")
     required = None if require is None else checker.Required.read(require)
@@ -124,6 +122,8 @@ def check(
     else:
         for line in checker.lines(found):
             console.print(line)
+        if annotate:
+            console.print(f"Wrote {annotate}.")
     if lacks:
         click.echo(lacks, err=True)
         raise SystemExit(DIFFERS)

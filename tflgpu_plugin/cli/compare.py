@@ -89,6 +89,8 @@ def request(model: Path, arguments: Mapping[str, Any]) -> Request:
 def compared(request: Request) -> Found:
     """Returns the comparison of a model's outputs and, if requested, its bisection and the
     workarounds that were tried. Raises BadInput, NoHost, or what the host raises."""
+    if request.repro is not None:
+        repro.refuse(request.repro, request.model)
     subject = subjects.opened(request.model, request.host, request.given)
     found = _outputs(subject, request)
     if not request.bisection or not found.report.count(GPU):

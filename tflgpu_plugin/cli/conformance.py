@@ -7,14 +7,12 @@ import importlib.util
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +110,12 @@ def _ended(request: Request, out: int | None) -> int:
 def _ending(suite: subprocess.Popen[str], seconds: float | None) -> Iterator[None]:
     """Ends the suite after this time, if it is still running then; kills it where it does not end,
     since a driver that hangs sees no signal."""
-    end = suite.terminate if os.name == "nt" else partial(suite.send_signal, signal.SIGINT)
     timers = []
     if seconds is not None:
-        timers = [threading.Timer(seconds, end), threading.Timer(seconds + GRACE, suite.kill)]
+        timers = [
+            threading.Timer(seconds, suite.terminate),
+            threading.Timer(seconds + GRACE, suite.kill),
+        ]
     for timer in timers:
         timer.start()
     try:

@@ -21,6 +21,7 @@ from tflgpu_plugin.cli.shared import (
     print_json,
     show_agreements,
 )
+from tflgpu_plugin.cli.written import OutFile
 
 
 @click.command()
@@ -68,7 +69,8 @@ def compare(model: Path, as_json: bool, **arguments: Any) -> None:
 @click.option(
     "--out",
     default="report.zip",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutFile(".zip"),
+    metavar="FILE.zip",
     help="The file to write.",
     show_default=True,
 )
@@ -133,7 +135,10 @@ def conformance(as_json: bool, adapter: str | None, **arguments: Any) -> None:
     to look at and to send. Exit status 1 when a test fails.
 
     It takes minutes on a GPU and more than an hour on a software adapter; --op and --quick choose
-    less. It needs `pip install 'tflgpu-plugin[conformance]'`."""
+    less. It needs more packages:
+
+    \b
+    pip install 'tflgpu-plugin[conformance]'"""
     from tflgpu_plugin.cli import conformance as suite
 
     done = suite.run(suite.Request(adapter=adapter or "", **arguments), 2 if as_json else None)

@@ -25,18 +25,13 @@ from tflgpu_plugin.cli.shared import (
     progress,
     table,
 )
-from tflgpu_plugin.cli.written import replacing
+from tflgpu_plugin.cli.written import OutFile, replacing
 
 _runs = click.option(
     "--runs", default=20, type=click.IntRange(min=1), help="Timed inferences.", show_default=True
 )
 
 _above = click.FloatRange(min=0, min_open=True)
-
-
-def _require_suffix(option: str, path: Path | None, suffix: str) -> None:
-    if path is not None and path.suffix.lower() != suffix:
-        raise click.UsageError(f"{option} writes a file whose name ends in {suffix}, not {path}.")
 
 
 def _write(path: Path, text: str) -> None:
@@ -67,7 +62,7 @@ def _show_measured(found: Any) -> None:
 @fed
 @adapter_option
 @prepared
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.svg",
+@click.option("--plot", type=OutFile(".svg"), metavar="FILE.svg",
               help="Write a plot.")  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print a line of CSV for each engine.")
 @as_json
@@ -82,7 +77,6 @@ def bench(
 
     if as_csv and as_json:
         raise click.UsageError("Use either --csv or --json.")
-    _require_suffix("--plot", plot, ".svg")
     asked = timing.request(model, arguments)
     with progress("Timing") as done:
         found = timing.bench(asked, done)
@@ -151,10 +145,10 @@ def _show_bench(found: Any) -> None:
 @click.option("--sort", type=click.Choice(["order", "time"]), default="order", show_default=True,
               help="List launches as they run, or the longest first.")  # fmt: skip
 @click.option("--top", type=click.IntRange(min=1), help="List only the first of them.")
-@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.json",
+@click.option("--trace", type=OutFile(".json"), metavar="FILE.json",
               help="Write a timeline for ui.perfetto.dev or chrome://tracing.")  # fmt: skip
-@click.option("--html", "page", type=click.Path(dir_okay=False, path_type=Path),
-              metavar="FILE.html", help="Write a page with a timeline and tables.")  # fmt: skip
+@click.option("--html", "page", type=OutFile(".html"), metavar="FILE.html",
+              help="Write a page with a timeline and tables.")  # fmt: skip
 @click.option("--peak-gflops", type=_above, callback=finite, help="1e9 float operations per second "
               "of this adapter, as its maker states them.")  # fmt: skip
 @click.option(
@@ -177,7 +171,6 @@ def profile(
     --peak-gflops and --peak-gbs to see the part of them."""
     from tflgpu_plugin.cli import profile as measure, profile_page, trace as tracing
 
-    _require_suffix("--html", page, ".html")
     with progress("Profiling") as done:
         found = measure.profiled(measure.request(model, arguments), done)
     if trace is not None:

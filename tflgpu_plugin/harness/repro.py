@@ -16,6 +16,7 @@ from tflgpu_plugin.frontend.reports import many
 from tflgpu_plugin.harness import hosts
 from tflgpu_plugin.harness.bisect import Cut, Wrong
 from tflgpu_plugin.harness.compare import Comparison, Subject, compare, judged
+from tflgpu_plugin.harness.inputs import BadInput
 from tflgpu_plugin.harness.parts import before
 
 PROGRAM = '''\
@@ -41,6 +42,8 @@ apart = difference(np.load(HERE / "expected.npy"), got)
 print(f"The largest difference is {{apart:.3g}}; {{ALLOWED:.3g}} is allowed.")
 sys.exit(0 if apart <= ALLOWED else 1)
 '''
+
+OURS = ("run.py", "expected.npy")  # files by which a folder that `write` made is known
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def write(
             break
     part, (agreement,) = tried.subject, tried.comparison.agreements
     (expected,) = judged(part)[0].run()
-    folder.mkdir(parents=True, exist_ok=True)
+    _empty(folder)
     (folder / part.file).write_bytes(part.content)
     files = {name: f"input{number}.npy" for number, name in enumerate(part.given())}
     for name, value in part.given().items():
@@ -93,6 +96,24 @@ def write(
     )  # fmt: skip
     (folder / "run.py").write_text(program, encoding="utf-8")
     return Repro(str(folder), len(part.nodes()), not tried.comparison.agrees)
+
+
+def refuse(folder: Path, model: Path) -> None:
+    """Raises BadInput if the folder has other files than those of an earlier `write`, or the
+    model."""
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    earlier = all((folder / name).is_file() for name in OURS)
+    if not earlier or model.resolve().parent == folder.resolve():
+        raise BadInput(f"{folder} holds other files: choose a new or an empty folder.")
+
+
+def _empty(folder: Path) -> None:
+    """Makes the folder, or removes what an earlier call of `write` wrote there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in ("model.*", "input*.npy", "*.wgsl"):
+        for path in folder.glob(kind):
+            path.unlink()
 
 
 def _parts(
