@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -338,3 +340,17 @@ def test_check_tells_what_is_wrong_with_options(model: str) -> None:
     assert len(lines) == 2, done.stderr
     assert lines[0].startswith("WARNING: tflgpu: the option exclude names 'Convv'")
     assert lines[1].startswith("tflgpu: nothing can be stored in /dev/null/x")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
+def test_no_character_of_a_table_is_cut_on_a_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = invoke("ops", "AveragePool").stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes it a terminal
+    monkeypatch.setenv("COLUMNS", str(width))
+    wrapped = re.sub("\x1b\\[[0-9;]*m", "", invoke("ops", "AveragePool").stdout)
+    assert max(map(len, wrapped.splitlines())) <= width
+    assert Counter("".join(wrapped.split())) == Counter("".join(piped.split()))
+    names = [line.split()[0] for line in wrapped.splitlines() if line[:1].strip()]
+    assert "AVERAGE_POOL_2D" in names

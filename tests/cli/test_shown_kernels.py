@@ -99,6 +99,7 @@ def test_one_node_alone(model: str) -> None:
     assert answer(model, "--node", launch["nodes"][0].split()[1]) == found
     assert answer(model, "--node", launch["names"][-1]) == found
     assert "'dance'" in sentence(model, "--node", "dance")
+    assert f"Did you mean '{operator}'?" in sentence(model, "--node", "sofmax")
 
 
 @pytest.mark.adapter

@@ -14,7 +14,7 @@ from tflgpu_plugin.cli import check
 from tflgpu_plugin.engine import Instance, Partition
 from tflgpu_plugin.harness.built import placed
 from tflgpu_plugin.ir import Dispatch, Plan
-from tflgpu_plugin.options import parse
+from tflgpu_plugin.options import meant, parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.recording import operators
 
@@ -85,9 +85,11 @@ class Kernels:
         )
         used = {launch.kernel for one in partitions for launch in one.launches}
         if not used:
+            known = {w for i in self.partitions for x in i.launches for w in _words(x)}
             raise ValueError(
-                f"No launch computes the node {wanted!r}. A node is named by its number, its "
-                "operator or its first output; `tflgpu check` lists what stays on the CPU."
+                f"No launch computes the node {wanted!r}.{meant(wanted, sorted(known))} A node is "
+                "named by its number, its operator or its first output; `tflgpu check` lists what "
+                "stays on the CPU."
             )
         kernels = {name: kernel for name, kernel in self.kernels.items() if name in used}
         return replace(self, partitions=tuple(i for i in partitions if i.launches), kernels=kernels)

@@ -25,6 +25,7 @@ adapter_option = click.option(
 # Output is text, never markup: names and advice contain brackets and colons.
 LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 console = Console(soft_wrap=True, **LITERAL)
+LEAST = 4  # characters of a column on a terminal, with the space before it
 
 
 def finite(_context: object, _parameter: object, number: float | None) -> float | None:
@@ -140,8 +141,9 @@ def megabytes(size: int) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints rows under their heads. On a terminal long cells are wrapped, except the first of a
-    row, which is its name; elsewhere each row is one line, and nothing is cut."""
+    """Prints rows under their heads. On a terminal long cells are wrapped, but the first of a row,
+    which is its name, only where it leaves no room; elsewhere each row is one line. Nothing is
+    cut."""
     listed = [list(row) for row in rows]
     terminal = Console(**LITERAL)
     if not terminal.is_terminal:
@@ -150,8 +152,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         return
     made = Table(box=None, pad_edge=False)
     widest = max(len(row[0]) for row in [head, *listed])
+    fits = widest + LEAST * (len(head) - 1) <= terminal.width
     for number, name in enumerate(head):
-        made.add_column(name, overflow="fold", min_width=widest if number == 0 else None)
+        made.add_column(name, overflow="fold", no_wrap=fits and number == 0)
     for row in listed:
         made.add_row(*row)
     terminal.print(made)
