@@ -159,12 +159,25 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
             _made.set(outer or ([], []))
         if present[0]:
             _numbers.put(model, present[0][-1])
+            _warn_of_passed(model)
         elif _is_ours(capsule) and int(named.get("hardware_accel", 0)) & GPU:
             raise RuntimeError(NOT_TAKEN)
         return model
 
     make.tflgpu_watches = True  # type: ignore[attr-defined]
     return make
+
+
+def _warn_of_passed(model: Any) -> None:
+    """Warns of inputs that are outputs, too: their tensor has only the buffer of the output. Other
+    names for the two hide it, because LiteRT allocates the model before it tells the tensors."""
+    for sides in model.GetSignatureList().values():
+        for name in sorted({*sides["inputs"]} & {*sides["outputs"]}):
+            providers.log.say(
+                f"WARNING: tflgpu: LiteRT's CompiledModel loses the values of {name!r}, which is "
+                "an input and an output of this model. Give runs one buffer for both, or use the "
+                "Interpreter."
+            )
 
 
 def _is_ours(capsule: Any) -> bool:

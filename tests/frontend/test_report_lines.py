@@ -57,6 +57,8 @@ def test_one_and_several() -> None:
     once = replace(ONE, runs=1, milliseconds=1.5, failures=1, live=False)
     assert "1 run, 1 failure, last 1.50 ms, " in line(once)
     assert line(once).endswith(", no longer in use")
+    why = replace(once, failure="It is lost.")
+    assert "1 run, 1 failure (It is lost.), last 1.50 ms, " in line(why)
     more = replace(once, nodes=(0, 1), dispatches=3, runs=2, host_runs=4, failures=5)
     assert "2 nodes, 3 dispatches, 2 runs, 4 on the host's kernels, 5 failures, " in line(more)
 

@@ -256,6 +256,7 @@ class PlacedPartition:
             graph=graph,
             live=bool(state.live),
             milliseconds=state.last_nanoseconds / 1e6,
+            failure=bytes(native.ffi.string(state.failure)).decode(errors="replace"),
             memory=memory([self]),
             **self.planned,
             **counted,

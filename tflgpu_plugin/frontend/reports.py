@@ -103,12 +103,12 @@ class PartitionReport(_OnDevice):
     """A partition: nodes that run as one step. They are numbered from 1 in the order in which they
     run; `key` identifies the partition in the process. Bytes and runs are counted since it was
     created: `runs` on the GPU, `host_runs` on the host's own kernels where the GPU could not,
-    `failures` that gave no result. `milliseconds` is the wall time of its last run on the GPU;
-    `device_inputs` counts inputs that came from another partition without leaving the device.
-    `memory` is what its plans hold on the device; of its first plan, `tensor_bytes` are what the
-    tensors in the pools would need without sharing, `least_bytes` what any way of sharing needs,
-    `dispatches` how many kernels a run launches, `kernels` the names of its pipelines: equal names
-    are the same WGSL."""
+    `failures` that gave no result; `failure` says why the last of these gave none. `milliseconds`
+    is the wall time of its last run on the GPU; `device_inputs` counts inputs that came from
+    another partition without leaving the device. `memory` is what its plans hold on the device; of
+    its first plan, `tensor_bytes` are what the tensors in the pools would need without sharing,
+    `least_bytes` what any way of sharing needs, `dispatches` how many kernels a run launches,
+    `kernels` the names of its pipelines: equal names are the same WGSL."""
 
     number: int
     nodes: tuple[int, ...]
@@ -126,6 +126,7 @@ class PartitionReport(_OnDevice):
     graph: int = 0
     kernels: tuple[str, ...] = ()
     dispatches: int = 0
+    failure: str = ""
     key: int = field(default=0, repr=False)
 
 
@@ -237,6 +238,7 @@ def _partition_line(one: PartitionReport) -> str:
     state = "" if one.live else ", no longer in use"
     elsewhere = f", {one.host_runs} on the host's kernels" if one.host_runs else ""
     failures = f", {many(one.failures, 'failure')}" if one.failures else ""
+    failures += f" ({one.failure})" if one.failure else ""
     last = f", last {one.milliseconds:.2f} ms" if one.runs else ""
     return (
         f"  partition {one.number}: {many(len(one.nodes), 'node')}, "

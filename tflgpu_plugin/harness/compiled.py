@@ -23,7 +23,10 @@ from tflgpu_plugin.providers.tflite import litert
 OpResolverType = classic.OpResolverType
 KERNELS = {"BUILTIN_REF": "REFERENCE", "BUILTIN_WITHOUT_DEFAULT_DELEGATES": "BUILTIN"}
 UNREAD = "Failed to load model"  # how LiteRT's error begins, before it asks an accelerator
-OPEN = "Failed to set custom allocation for output"  # on its CPU, the result is missing instead
+# What LiteRT and the plugin say of outputs whose shape only a run determines. In the first run on
+# LiteRT's CPU, such a result is missing instead.
+OPEN = "Failed to set custom allocation for output"
+OPEN_HERE = "LiteRT's CompiledModel returns no outputs whose shape only a run determines"
 EMPTY = "TensorBuffer must have all static dimensions"
 # Types that the buffers of LiteRT's Python take; others go as bytes.
 TAKEN = ("float32", "float16", "int32", "int8", "uint8", "bool")
@@ -152,10 +155,13 @@ class Compiled:
             results = [self._outputs[tensor] for tensor in outputs]
             self.model.run_by_index(self._signature, buffers, results)
         except RuntimeError as error:
-            if OPEN not in str(error):
-                raise
-            text = "LiteRT's CompiledModel returns no outputs whose shape only a run determines"
-            raise NotTaken(f"{text}: {error}") from error
+            report = litert.report(self.model)
+            reasons = [one.failure for one in report.partitions if one.failure] if report else []
+            if found := [reason for reason in reasons if reason.startswith(OPEN_HERE)]:
+                raise NotTaken(found[0]) from error
+            if OPEN in str(error):
+                raise NotTaken(f"{OPEN_HERE}: {error}") from error
+            raise RuntimeError(" ".join((str(error), *reasons))) from error
 
     def get_tensor(self, index: int) -> npt.NDArray[Any]:
         detail = next(one for one in self.get_output_details() if one["index"] == index)

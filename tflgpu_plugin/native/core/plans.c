@@ -229,6 +229,13 @@ int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_p
   return 0;
 }
 
+void tgi_partition_failed(tg_partition *partition, const char *reason) {
+  atomic_fetch_add(&partition->failures, 1);
+  tgi_lock();
+  snprintf(partition->failure, sizeof partition->failure, "%s", reason);
+  tgi_unlock();
+}
+
 void tg_partition_get_state(tg_partition *partition, tg_partition_state *out) {
   *out = (tg_partition_state){.live = partition->live,
                               .times_freed = partition->times_freed,
@@ -239,6 +246,9 @@ void tg_partition_get_state(tg_partition *partition, tg_partition_state *out) {
                               .downloaded_bytes = partition->downloaded,
                               .last_nanoseconds = partition->last_nanoseconds,
                               .device_inputs = partition->device_inputs};
+  tgi_lock();
+  memcpy(out->failure, partition->failure, sizeof out->failure);
+  tgi_unlock();
   for (size_t i = 0; partition->habits && i < partition->arity.outputs; i++)
     out->downloaded_bytes += tgi_habit_bytes(partition->habits[i]);
 }

@@ -44,6 +44,7 @@ struct tg_partition {
   tgi_plans plans;
   tgi_habit **habits;              /* one per output if the host keeps tensors on the GPU, else NULL */
   atomic_uint live, times_freed;
+  char failure[TG_FAILURE_BYTES];  /* why the last of the failures was one; under tgi_lock */
   atomic_ullong runs, host_runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 
@@ -56,6 +57,8 @@ void tgi_plan_release(tgi_plan *plan);
 void tgi_plans_drop(tg_partition *partition);
 /* Records that the host has freed the partition. Python may still refer to it, for a report or for the host's next partition. */
 void tgi_partition_freed(tg_partition *partition);
+/* Counts a run without a result. */
+void tgi_partition_failed(tg_partition *partition, const char *reason);
 /* Calls tg_replay_run and counts the bytes. */
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err);
 

@@ -23,6 +23,7 @@ enum { TGR_LIBRARY_FOLDER = 22 };                         /* tags of an environm
 enum { TGR_TEXT = 8, TGR_POINTER = 9 };                   /* kinds of tgr_any */
 enum { TGR_HOST_MEMORY = 1, TGR_OURS = 142 };             /* kinds of buffers; those from 100 to 199 are for accelerators */
 enum { TGR_READ = 0, TGR_WRITE = 1, TGR_READ_WRITE = 2 }; /* modes of a lock */
+enum { TGR_RANK = 127, TGR_MOST_RANK = 8 };               /* bits of the rank in tgr_type.layout */
 enum { TGR_MAJOR = 1 };                                   /* of all tables here */
 
 /* ---- data ------------------------------------------------------------------------------------------------------------ */
@@ -40,6 +41,14 @@ typedef struct tgr_any {
 typedef struct tgr_version {
   int32_t major, minor, patch;
 } tgr_version; /* 12 bytes */
+
+/* The type of a tensor or buffer. */
+typedef struct tgr_type {
+  int32_t unused_element;
+  uint32_t layout;                 /* at 4; the rank in its lowest bits */
+  int32_t extents[8];              /* at 8 */
+  uint32_t unused_strides[8];
+} tgr_type; /* 72 bytes */
 
 /* ---- the runtime's table ----------------------------------------------------------------------------------------------- */
 
@@ -63,7 +72,7 @@ typedef struct tgr_runtime {
   void *unused_creation[3];
   void (*release_buffer)(tgr_buffer *buffer); /* at 176 */
   int32_t (*get_kind)(tgr_buffer *buffer, int32_t *kind); /* at 184 */
-  void *unused_get_type;
+  int32_t (*get_type)(tgr_buffer *buffer, tgr_type *type); /* at 192 */
   int32_t (*get_bytes)(tgr_buffer *buffer, size_t *bytes); /* at 200 */
   void *unused_locking[4];
   int32_t (*get_host_memory)(tgr_buffer *buffer, void **address); /* at 240 */

@@ -10,7 +10,8 @@ typedef struct memory {
   tgr_memory host;                 /* first, since the runtime gets a pointer to it */
   uint8_t *block, *address;
   size_t bytes;
-  int32_t mode;                    /* of the present lock */
+  uint32_t locks;                  /* that are held; under tgi_lock */
+  bool written;                    /* by the holder of one of them; under tgi_lock */
   atomic_bool asynchronous;        /* the last run that wrote it was */
 } memory;
 
@@ -82,17 +83,28 @@ int32_t tgi_memory_lock(tgr_memory *host, int32_t mode, void **address) {
   memory *one = (memory *)host;
   if (!one || !address) return TGR_INVALID_ARGUMENT;
   if (bring(one)) return TGR_FAILURE;
-  one->mode = mode;
+  tgi_lock();
+  one->locks++;
+  one->written |= mode != TGR_READ;
+  tgi_unlock();
   *address = one->address;
   return TGR_OK;
 }
 
 static void is_written(const memory *one) { tgi_tensor_set(one->address, one->bytes, (tgi_written){.on_host = true}); }
 
+/* The runtime does not say which lock ends, so where several are held, each one's end counts as that of a writer. */
 int32_t tgi_memory_unlock(tgr_memory *host) {
-  const memory *one = (const memory *)host;
+  memory *one = (memory *)host;
   if (!one) return TGR_INVALID_ARGUMENT;
-  if (one->mode != TGR_READ) is_written(one);
+  tgi_lock();
+  bool written = one->written;
+  tgi_unlock();
+  if (written) is_written(one);
+  tgi_lock();
+  if (one->locks) one->locks--;
+  one->written &= one->locks > 0;
+  tgi_unlock();
   return TGR_OK;
 }
 
@@ -110,13 +122,20 @@ static tgr_buffers *buffers_of(tgl_context *context) {
   return context->get_external ? (tgr_buffers *)context->get_external(context, TGL_LITERT_BUFFERS) : NULL;
 }
 
-static void announce(const void *table, tgl_context *context, const tgl_tensor *tensor) {
+static const char *name_of(const tgl_tensor *tensor) { return tensor->name ? tensor->name : ""; }
+
+static bool announce(const void *table, tgl_context *context, const tgl_tensor *tensor) {
   static const int32_t KINDS[] = {TGR_OURS, TGR_HOST_MEMORY};
   const tgr_runtime *runtime = table;
   tgr_requirements *made = NULL;
   tgr_buffers *all = buffers_of(context);
-  if (!all || runtime->create_requirements(2, KINDS, tensor->bytes, 0, NULL, &made) || !made) return;
-  runtime->take_requirements(all, (const tgr_tensor *)tensor, made);
+  if (!all) return false;
+  int32_t status = runtime->create_requirements(2, KINDS, tensor->bytes, 0, NULL, &made);
+  if (!status) status = made ? runtime->take_requirements(all, (const tgr_tensor *)tensor, made) : TGR_FAILURE;
+  if (status)
+    tgi_log(TGI_WARNING, "WARNING: tflgpu: LiteRT takes no buffers of the plugin for tensor \"%s\" (status %d), so it goes through "
+                         "the CPU.", name_of(tensor), status);
+  return !status;
 }
 
 static int32_t look(const tgr_runtime *runtime, tgr_buffer *buffer, tgi_lent *lent, memory **ours) {
@@ -134,7 +153,8 @@ static int32_t look(const tgr_runtime *runtime, tgr_buffer *buffer, tgi_lent *le
   return runtime->get_host_memory(buffer, &lent->address);
 }
 
-static int find(const void *table, tgl_context *context, const tgl_tensor *tensor, tgi_lent *lent, tg_error *err) {
+static int find(const void *table, tgl_context *context, const tgl_tensor *tensor, bool is_written, tgi_lent *lent,
+                tg_error *err) {
   const tgr_runtime *runtime = table;
   tgr_buffers *all = buffers_of(context);
   tgr_buffer *buffer = NULL;
@@ -142,10 +162,39 @@ static int find(const void *table, tgl_context *context, const tgl_tensor *tenso
   bool asynchronous = false;
   int32_t status = all ? runtime->find_buffer(all, (const tgr_tensor *)tensor, &buffer) : TGR_FAILURE;
   if (!status) status = look(runtime, buffer, lent, &ours);
-  if (!status && ours && !runtime->is_asynchronous(all, &asynchronous)) atomic_store(&ours->asynchronous, asynchronous);
+  if (!status && ours && is_written && !runtime->is_asynchronous(all, &asynchronous))
+    atomic_store(&ours->asynchronous, asynchronous);
   if (buffer) runtime->release_buffer(buffer);
-  return status ? tgi_fail(err, "LiteRT has no buffer for tensor \"%s\" (status %d).", tensor->name ? tensor->name : "", status)
-                : 0;
+  return status ? tgi_fail(err, "LiteRT has no buffer for tensor \"%s\" (status %d).", name_of(tensor), status) : 0;
 }
 
-const tgi_lender tgi_lender_of_litert = {announce, find};
+/* LiteRT's Python describes memory of programs as vectors, so these are for any shape with as many elements. */
+static bool is_for(int32_t found, const int32_t *extents, int32_t rank, const int32_t *shape) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < rank; i++) count *= shape[i];
+  if (found == 1 && extents[0] == count) return true;
+  return found == rank && !memcmp(extents, shape, (size_t)rank * sizeof *shape);
+}
+
+/* Without a buffer, the runtime has given the tensor memory that TFLite takes away where a run determines the shape. */
+static int takes(const void *table, tgl_context *context, const tgl_tensor *tensor, int32_t rank, const int32_t *shape,
+                 tg_error *err) {
+  static const char *WHY = "LiteRT's CompiledModel returns no outputs whose shape only a run determines: tensor";
+  const tgr_runtime *runtime = table;
+  tgr_buffers *all = buffers_of(context);
+  tgr_buffer *buffer = NULL;
+  tgr_type type = {0};
+  char here[TGI_SHAPE_TEXT], there[TGI_SHAPE_TEXT];
+  int32_t status = all ? runtime->find_buffer(all, (const tgr_tensor *)tensor, &buffer) : TGR_FAILURE;
+  if (!status) status = runtime->get_type(buffer, &type);
+  if (buffer) runtime->release_buffer(buffer);
+  int32_t found = (int32_t)(type.layout & TGR_RANK);
+  if (found > TGR_MOST_RANK) found = 0;
+  if (!status && is_for(found, type.extents, rank, shape)) return 0;
+  tgi_shape_text(rank, shape, here);
+  tgi_shape_text(found, type.extents, there);
+  return status ? tgi_fail(err, "%s \"%s\" has the shape %s in this run.", WHY, name_of(tensor), here)
+                : tgi_fail(err, "%s \"%s\" has the shape %s in this run, and its buffer %s.", WHY, name_of(tensor), here, there);
+}
+
+const tgi_lender tgi_lender_of_litert = {announce, find, takes};

@@ -300,7 +300,8 @@ tgo_status *tgi_compute_run(tgo_compute *host, void *state, tgo_context *context
   if (failed) status = run_elsewhere(&c, &failed);
   tgi_memory_free(&c.memory);
   free(c.shapes);
-  if (failed || on_gpu) atomic_fetch_add(failed ? &c.partition->base.failures : &c.partition->base.runs, 1);
+  if (on_gpu) atomic_fetch_add(&c.partition->base.runs, 1);
+  if (failed) tgi_partition_failed(&c.partition->base, err.text);
   tgi_log_deliver();
   return status;
 }

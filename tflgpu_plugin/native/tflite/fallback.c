@@ -66,15 +66,6 @@ static int32_t take_memory(fallback *f, size_t index, size_t bytes) {
   return TGL_OK;
 }
 
-/* Kernels free such lists, and make others that we free. */
-static tgl_ints *make_ints(int32_t size, const int32_t *data) {
-  tgl_ints *list = tgi_shared_alloc(sizeof *list + ((size_t)size + 1) * sizeof *data);
-  if (!list) return NULL;
-  list->size = size;
-  if (size) memcpy(list->data, data, (size_t)size * sizeof *data);
-  return list;
-}
-
 static bool same_ints(const tgl_ints *a, const tgl_ints *b) {
   return a && b && a->size == b->size && !memcmp(a->data, b->data, (size_t)a->size * sizeof *a->data);
 }
@@ -96,7 +87,7 @@ static int32_t on_resize(tgl_context *context, tgl_tensor *tensor, tgl_ints *dim
 }
 
 static int32_t on_resize_explicit(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
-  tgl_ints *dims = make_ints(rank, shape);
+  tgl_ints *dims = tgi_make_ints(rank, shape);
   ((fallback *)context)->starved |= !dims;
   return dims ? on_resize(context, tensor, dims) : TGL_ERROR;
 }
@@ -107,7 +98,7 @@ static int32_t on_add(tgl_context *context, int32_t count, int32_t *first) {
   if (count < 0 || at + (size_t)count > f->capacity) return TGL_ERROR;
   if (first) *first = (int32_t)at;
   for (size_t i = at; i < at + (size_t)count; i++) {
-    f->tensors[i] = (tgl_tensor){.handle = TGL_NO_HANDLE, .dims = make_ints(0, NULL)};
+    f->tensors[i] = (tgl_tensor){.handle = TGL_NO_HANDLE, .dims = tgi_make_ints(0, NULL)};
     f->owned[i] = true;
   }
   f->context.tensor_count = at + (size_t)count;
@@ -120,7 +111,7 @@ static bool own(fallback *f, size_t index) {
   tgl_tensor *tensor = &f->tensors[index];
   bool constant = tensor->allocation == TGL_IN_MODEL;
   if (f->owned[index] || constant || tensor->is_variable) return true;
-  tgl_ints *dims = tensor->dims ? make_ints(tensor->dims->size, tensor->dims->data) : make_ints(0, NULL);
+  tgl_ints *dims = tensor->dims ? tgi_make_ints(tensor->dims->size, tensor->dims->data) : tgi_make_ints(0, NULL);
   if (!dims) return false;
   tensor->dims = dims;
   tensor->data = NULL;
@@ -251,7 +242,7 @@ static void begin(running *r, fallback *f, const tgi_host_node *one) {
   *r = (running){.f = f, .one = one, .node = {.known = one->node}, .in_host = runs_graphs(f->kernel, one)};
   tgl_node *node = &r->node.known;
   tgl_context *context = r->in_host ? f->host : &f->context;
-  node->temporaries = make_ints(0, NULL);
+  node->temporaries = tgi_make_ints(0, NULL);
   node->delegate = NULL;
   node->user_data = NULL;
   if (!one->registration.init) return;
@@ -319,28 +310,10 @@ static int run_nodes(fallback *f, bool invoke, tg_error *err) {
 
 /* ---- results for the host ---------------------------------------------------------------------------------------------------- */
 
-int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
-  if (context->resize_tensor_explicit) return context->resize_tensor_explicit(context, tensor, rank, shape);
-  tgl_ints *dims = make_ints(rank, shape);
-  return dims ? context->resize_tensor(context, tensor, dims) : TGL_ERROR;
-}
-
-bool tgi_has_shape(const tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
-  int32_t mine = tensor->dims ? tensor->dims->size : 0;
-  return mine == rank && (!rank || !memcmp(tensor->dims->data, shape, (size_t)rank * sizeof *shape));
-}
-
-bool tgi_set_open_shape(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape) {
-  if (!(tgi_has_shape(tensor, rank, shape) && tensor->data) && tgi_resize(context, tensor, rank, shape) != TGL_OK) return false;
-  if (tensor->bytes) return true;
-  tgi_shared_free(tensor->data);
-  tensor->data = NULL;
-  return true;
-}
-
-static int give_output(const fallback *f, int32_t index, tg_error *err) {
-  tgl_tensor *to = &f->host->tensors[index];
-  const tgl_tensor *from = &f->tensors[index];
+static int give_output(const fallback *f, tg_kernel *kernel, size_t i, tg_error *err) {
+  tgl_tensor *to = &f->host->tensors[kernel->outputs[i]];
+  const tgl_tensor *from = &f->tensors[kernel->outputs[i]];
+  if (tgi_lent_give(kernel, f->host, i, from->dims->size, from->dims->data, err)) return 1;
   if (to->allocation == TGL_IN_DYNAMIC) tgi_set_open_shape(f->host, to, from->dims->size, from->dims->data);
   if (to->bytes != from->bytes || !same_ints(to->dims, from->dims) || (from->bytes && !to->data))
     return tgi_fail(err, "Output tensor \"%s\" has another shape on the host's kernels.", to->name ? to->name : "");
@@ -361,7 +334,7 @@ int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err) 
   if (fetch_inputs(kernel, context, err) || tgi_states_fetch(kernel, context, err) ||
       open_fallback(&f, kernel, context, err)) return 1;
   int failed = run_nodes(&f, true, err);
-  for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) failed = give_output(&f, kernel->outputs[i], err);
+  for (size_t i = 0; !failed && i < kernel->base.arity.outputs; i++) failed = give_output(&f, kernel, i, err);
   close_fallback(&f);
   if (failed) return 1;
   tgi_handles_withdraw(kernel, context);   /* outputs that an earlier run left on the device are outdated now */
@@ -370,8 +343,8 @@ int tgi_fallback_invoke(tg_kernel *kernel, tgl_context *context, tg_error *err) 
 }
 
 /* Marks an output whose size is only known after a run. */
-static void leave_open(tgl_tensor *tensor) {
-  if (tensor->allocation == TGL_IN_DYNAMIC) return;
+static void leave_open(tg_kernel *kernel, size_t i, tgl_tensor *tensor) {
+  if (tgi_lent_leave_open(kernel, i, tensor) || tensor->allocation == TGL_IN_DYNAMIC) return;
   tensor->allocation = TGL_IN_DYNAMIC;
   tensor->data = NULL;
 }
@@ -384,7 +357,7 @@ int tgi_fallback_prepare(tg_kernel *kernel, tgl_context *context, tg_error *err)
     int32_t index = kernel->outputs[i];
     tgl_tensor *to = &context->tensors[index];
     const tgl_tensor *from = &f.tensors[index];
-    if (from->allocation == TGL_IN_DYNAMIC) leave_open(to);
+    if (from->allocation == TGL_IN_DYNAMIC) leave_open(kernel, i, to);
     else if (!same_ints(to->dims, from->dims) && tgi_resize(context, to, from->dims->size, from->dims->data) != TGL_OK)
       failed = tgi_fail(err, "The host could not resize an output.");
   }

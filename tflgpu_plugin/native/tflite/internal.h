@@ -18,8 +18,12 @@ typedef struct tgi_lent {
 
 /* How a host hands such memory over. `table` is the host's. */
 typedef struct tgi_lender {
-  void (*announce)(const void *table, tgl_context *context, const tgl_tensor *tensor);
-  int (*find)(const void *table, tgl_context *context, const tgl_tensor *tensor, tgi_lent *lent, tg_error *err);
+  /* Returns whether the host takes such memory for the tensor. */
+  bool (*announce)(const void *table, tgl_context *context, const tgl_tensor *tensor);
+  int (*find)(const void *table, tgl_context *context, const tgl_tensor *tensor, bool is_written, tgi_lent *lent, tg_error *err);
+  /* Fails with a sentence unless the memory of an output is for this shape, which only the run has determined. */
+  int (*takes)(const void *table, tgl_context *context, const tgl_tensor *tensor, int32_t rank, const int32_t *shape,
+               tg_error *err);
 } tgi_lender;
 
 /* A delegate. The host has a reference (from create to destroy), and so has each kernel, because hosts may destroy the delegate
@@ -52,6 +56,7 @@ struct tg_kernel {
   char *names;                     /* the nodes' operators, one per line; NULL where they are not known */
   uint8_t *stays;
   uint8_t *lent_inputs, *lent_outputs;             /* of the ports and outputs, those that a lender may hand over */
+  uint8_t *open;                   /* per output: its shape is not known before a run; see lent.c */
   size_t node_count;
   tg_replay *newest;               /* replay of the last run, with the outputs that stay on the device; under tgi_lock */
   tgi_host_node *host_nodes;       /* the host's nodes in execution order; NULL where they cannot be had */
@@ -96,14 +101,20 @@ int tgi_build(tg_kernel *kernel, const int32_t *shapes, size_t count, tg_error *
 /* Reports that a run was done on the host's own kernels for this reason. */
 void tgi_fell_back(tg_kernel *kernel, const char *reason);
 
-/* ---- fallback.c: the host's own kernels ---------------------------------------------------------------------------- */
+/* ---- shapes.c: shapes of the host's tensors ------------------------------------------------------------------------ */
 
-size_t tgi_element_bytes(int32_t type);  /* bytes of an element of this type; 0 if its elements have no fixed size */
+tgl_ints *tgi_make_ints(int32_t size, const int32_t *data);  /* in memory that is the host's, too; NULL without memory */
 int32_t tgi_resize(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
 bool tgi_has_shape(const tgl_tensor *tensor, int32_t rank, const int32_t *shape);
 /* Gives a tensor whose shape only a run determines this shape. An empty one has no memory, because hosts refuse to read an empty
  * tensor that has some. Returns whether this succeeded. */
 bool tgi_set_open_shape(tgl_context *context, tgl_tensor *tensor, int32_t rank, const int32_t *shape);
+enum { TGI_SHAPE_TEXT = 128 };
+void tgi_shape_text(int32_t rank, const int32_t *shape, char *text);  /* of TGI_SHAPE_TEXT bytes */
+
+/* ---- fallback.c: the host's own kernels ---------------------------------------------------------------------------- */
+
+size_t tgi_element_bytes(int32_t type);  /* bytes of an element of this type; 0 if its elements have no fixed size */
 /* Gives outputs the shapes that the host's kernels compute; shapes that only a run determines stay open. This and the next
  * one need the kernel's host_nodes. */
 int tgi_fallback_prepare(tg_kernel *kernel, tgl_context *context, tg_error *err);
@@ -134,8 +145,14 @@ bool tgi_is_lent(const tg_kernel *kernel, const tgl_tensor *tensor);
 /* Tells the lender how large the buffers of this kernel's inputs and outputs must be: when it is made, and for new shapes. */
 void tgi_lent_announce(tg_kernel *kernel, tgl_context *context);
 /* Sets the port of such a tensor to its memory, and `moves` to the same address where it is a tensor that may be on the device. */
-int tgi_lent_find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, tg_port *port, void **moves,
-                  tg_error *err);
+int tgi_lent_find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, bool is_written, tg_port *port,
+                  void **moves, tg_error *err);
+/* Records that only runs determine the shape of output i, while the host prepares. Returns whether a lender keeps it. */
+bool tgi_lent_leave_open(tg_kernel *kernel, size_t i, const tgl_tensor *tensor);
+/* Gives such an output of a lender the shape that a run has determined; fails where its memory is for another. For the host's
+ * kernels, tgi_lent_give gives it that memory, too. Others are left alone. */
+int tgi_lent_shape(const tg_kernel *kernel, tgl_context *context, size_t i, int32_t rank, const int32_t *shape, tg_error *err);
+int tgi_lent_give(tg_kernel *kernel, tgl_context *context, size_t i, int32_t rank, const int32_t *shape, tg_error *err);
 /* Give such tensors memory for the host's kernels, and take it back. */
 int tgi_lent_open(tg_kernel *kernel, tgl_context *context, tg_error *err);
 void tgi_lent_close(tg_kernel *kernel, tgl_context *context, bool written);

@@ -70,6 +70,7 @@ static int32_t kernel_prepare(tgl_context *context, tgl_node *node) {
   if (tgi_is_forked()) return TGL_OK;
   int32_t status = TGL_OK;
   tg_error err = {0};
+  if (kernel->base.arity.outputs) memset(kernel->open, 0, kernel->base.arity.outputs);
   tgi_plan *plan = tgi_values_are_known(kernel, context) ? tgi_present_plan(kernel, context, true, &err) : NULL;
   if (plan && plan->output_shape_count) status = resize_outputs(context, kernel, plan->output_shapes);
   else if (kernel->host_nodes) tgi_fallback_prepare(kernel, context, &err);
@@ -119,16 +120,9 @@ static int no_memory(const char *what, const tgl_tensor *tensor, tg_error *err) 
   return tgi_fail(err, "%s tensor \"%s\" has no memory.", what, name_of(tensor));
 }
 
-static void shape_text(const int32_t *shape, char *text, size_t size) {
-  size_t used = (size_t)snprintf(text, size, "[");
-  for (int32_t i = 0; i < shape[0] && used + 16 < size; i++)
-    used += (size_t)snprintf(text + used, size - used, i ? ", %d" : "%d", shape[i + 1]);
-  snprintf(text + used, size - used, "]");
-}
-
 static int wrong_shape(const tgl_tensor *tensor, const int32_t *shape, tg_error *err) {
-  char text[128];
-  shape_text(shape, text, sizeof text);
+  char text[TGI_SHAPE_TEXT];
+  tgi_shape_text(shape[0], shape + 1, text);
   return tgi_fail(err, "Output tensor \"%s\" does not have the shape of its plan, %s.", name_of(tensor), text);
 }
 
@@ -158,7 +152,7 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tgi_plan *p
 
 static int lent_input(tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, const tgi_plan *plan, size_t i, ports *p,
                       tg_error *err) {
-  if (tgi_lent_find(kernel, context, tensor, &p->inputs[i], &p->lent[i], err)) return 1;
+  if (tgi_lent_find(kernel, context, tensor, false, &p->inputs[i], &p->lent[i], err)) return 1;
   if (p->lent[i] && tgi_tensor_input(plan->replay->device, &p->inputs[i], err)) return 1;
   if (p->inputs[i].device) atomic_fetch_add(&kernel->base.device_inputs, 1);
   return 0;
@@ -179,7 +173,7 @@ static int fill_inputs(tg_kernel *kernel, tgl_context *context, const tgi_plan *
   return 0;
 }
 
-/* Programs look at memory of their own, and at buffers that they have lent, without a notice: these have the bytes after each run. */
+/* Programs look at memory of their own, and at buffers that they lend, without a notice: these have the bytes after each run. */
 static bool is_the_programs(const tgl_tensor *tensor) { return tensor->allocation == TGL_IN_CUSTOM; }
 
 static bool stays(const tg_kernel *kernel, size_t i, const tgl_tensor *output) {
@@ -188,7 +182,7 @@ static bool stays(const tg_kernel *kernel, size_t i, const tgl_tensor *output) {
 
 static int lent_output(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, size_t i, ports *p, tg_error *err) {
   void **moves = &p->lent[kernel->base.arity.ports + i];
-  if (tgi_lent_find(kernel, context, &context->tensors[kernel->outputs[i]], &p->outputs[i], moves, err)) return 1;
+  if (tgi_lent_find(kernel, context, &context->tensors[kernel->outputs[i]], true, &p->outputs[i], moves, err)) return 1;
   if (!*moves) return 0;
   return tgi_tensor_output(plan->replay->device, kernel->base.habits[i], &p->outputs[i], &p->readbacks[i], err);
 }
@@ -197,6 +191,7 @@ static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi
   const int32_t *shape = plan->output_shapes;
   for (size_t i = 0; i < kernel->base.arity.outputs; i++, shape += 1 + shape[0]) {
     tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
+    if (tgi_lent_shape(kernel, context, i, shape[0], shape + 1, err)) return 1;
     bool open = tensor->allocation == TGL_IN_DYNAMIC;
     bool fits = open ? tgi_set_open_shape(context, tensor, shape[0], shape + 1) : has_shape(tensor, shape);
     if (!fits) return wrong_shape(tensor, shape, err);
@@ -308,7 +303,8 @@ static int32_t kernel_invoke(tgl_context *context, tgl_node *node) {
     if (failed) failed = run_elsewhere(kernel, context, &err);
     tgi_plan_release(plan);
   }
-  if (failed || on_gpu) atomic_fetch_add(failed ? &kernel->base.failures : &kernel->base.runs, 1);
+  if (on_gpu) atomic_fetch_add(&kernel->base.runs, 1);
+  if (failed) tgi_partition_failed(&kernel->base, err.text);
   tgi_log_deliver();
   return failed ? tgi_report(context, "tflgpu: ", err.text) : TGL_OK;
 }

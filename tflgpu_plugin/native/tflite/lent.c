@@ -14,7 +14,7 @@ static void announce(const tg_kernel *kernel, tgl_context *context, const int32_
   for (size_t i = 0; lent && i < count; i++) {
     const tgl_tensor *tensor = &context->tensors[list[i]];
     lent[i] &= tensor->bytes && tensor->allocation != TGL_IN_DYNAMIC;
-    if (lent[i]) kernel->delegate->lender->announce(kernel->delegate->runtime, context, tensor);
+    lent[i] = lent[i] && kernel->delegate->lender->announce(kernel->delegate->runtime, context, tensor);
   }
 }
 
@@ -24,20 +24,41 @@ void tgi_lent_announce(tg_kernel *kernel, tgl_context *context) {
   announce(kernel, context, kernel->outputs, kernel->lent_outputs, kernel->base.arity.outputs);
 }
 
-static int find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, tgi_lent *lent, tg_error *err) {
-  if (kernel->delegate->lender->find(kernel->delegate->runtime, context, tensor, lent, err)) return 1;
+static int find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, bool is_written, tgi_lent *lent,
+                tg_error *err) {
+  if (kernel->delegate->lender->find(kernel->delegate->runtime, context, tensor, is_written, lent, err)) return 1;
   if (lent->bytes >= tensor->bytes) return 0;
   return tgi_fail(err, "The buffer of tensor \"%s\" has %llu bytes, but this run needs %zu. Make new buffers after a resize.",
                   tensor->name ? tensor->name : "", (unsigned long long)lent->bytes, tensor->bytes);
 }
 
-int tgi_lent_find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, tg_port *port, void **moves,
-                  tg_error *err) {
+int tgi_lent_find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, bool is_written, tg_port *port,
+                  void **moves, tg_error *err) {
   tgi_lent lent;
-  if (find(kernel, context, tensor, &lent, err)) return 1;
+  if (find(kernel, context, tensor, is_written, &lent, err)) return 1;
   *port = (tg_port){.host = lent.address, .bytes = tensor->bytes};
   *moves = lent.moves && tensor->bytes ? lent.address : NULL;
   return 0;
+}
+
+/* ---- outputs whose shape only a run determines ------------------------------------------------------------------------- */
+
+enum { OPEN = 1, LOST = 2 };       /* LOST: with the program's memory for it, which tensors of unknown size cannot have */
+
+/* The lender's memory stays that of the tensor, and a run has to determine its shape. */
+bool tgi_lent_leave_open(tg_kernel *kernel, size_t i, const tgl_tensor *tensor) {
+  bool lost = kernel->delegate->lender && tensor->allocation == TGL_IN_CUSTOM;
+  kernel->open[i] = lost ? LOST : OPEN;
+  return tgi_is_lent(kernel, tensor);
+}
+
+int tgi_lent_shape(const tg_kernel *kernel, tgl_context *context, size_t i, int32_t rank, const int32_t *shape, tg_error *err) {
+  tgl_tensor *tensor = &context->tensors[kernel->outputs[i]];
+  bool lent = tgi_is_lent(kernel, tensor);
+  if (kernel->open[i] != LOST && !(kernel->open[i] && lent)) return 0;
+  if (kernel->delegate->lender->takes(kernel->delegate->runtime, context, tensor, rank, shape, err)) return 1;
+  if (tgi_has_shape(tensor, rank, shape) || tgi_resize(context, tensor, rank, shape) == TGL_OK) return 0;
+  return tgi_fail(err, "The host could not resize an output.");
 }
 
 /* ---- runs on the host's kernels ---------------------------------------------------------------------------------------- */
@@ -46,7 +67,7 @@ static int open_one(tg_kernel *kernel, tgl_context *context, int32_t index, bool
   tgl_tensor *tensor = &context->tensors[index];
   tgi_lent lent;
   if (!tgi_is_lent(kernel, tensor) || tensor->data) return 0;
-  if (find(kernel, context, tensor, &lent, err)) return 1;
+  if (find(kernel, context, tensor, !is_read, &lent, err)) return 1;
   if (is_read && lent.moves && tgi_tensor_read(lent.address, tensor->bytes, err)) return 1;
   tensor->data = lent.address;
   return 0;
@@ -56,8 +77,12 @@ int tgi_lent_open(tg_kernel *kernel, tgl_context *context, tg_error *err) {
   for (size_t i = 0; i < kernel->base.arity.inputs; i++)
     if (open_one(kernel, context, kernel->inputs[i], true, err)) return 1;
   for (size_t i = 0; i < kernel->base.arity.outputs; i++)
-    if (open_one(kernel, context, kernel->outputs[i], false, err)) return 1;
+    if (!kernel->open[i] && open_one(kernel, context, kernel->outputs[i], false, err)) return 1;
   return 0;
+}
+
+int tgi_lent_give(tg_kernel *kernel, tgl_context *context, size_t i, int32_t rank, const int32_t *shape, tg_error *err) {
+  return tgi_lent_shape(kernel, context, i, rank, shape, err) || open_one(kernel, context, kernel->outputs[i], false, err);
 }
 
 static void close_one(tg_kernel *kernel, tgl_context *context, int32_t index, bool written) {

@@ -75,6 +75,7 @@ static void copy_spec(tg_kernel *kernel, const tg_kernel_spec *spec) {
   kernel->stays = tgi_copy(memory, spec->stays, spec->output_count, 1);
   if (spec->lent_inputs) kernel->lent_inputs = tgi_copy(memory, spec->lent_inputs, spec->input_count, 1);
   if (spec->lent_outputs) kernel->lent_outputs = tgi_copy(memory, spec->lent_outputs, spec->output_count, 1);
+  kernel->open = tgi_zeros(memory, spec->output_count, 1);
   kernel->callers = tgi_copy(memory, spec->caller_list, spec->caller_count, sizeof *kernel->callers);
   kernel->caller_count = spec->caller_count;
   kernel->names = tgi_copy_text(memory, spec->names);
