@@ -26,7 +26,7 @@ from tflgpu_plugin.passes.quant.dequantize import known
 FIRST_EXTRA = 1 << 24  # ids of inserted nodes start here, above those of hosts
 LARGEST_IN_A_RUN = 1 << 24  # elements of results that were shape arithmetic in the first plan
 DECIDES = Refusal(
-    "dynamic.value", "Its result decides shapes, so that the CPU computes it before the GPU runs."
+    "dynamic.value", "Its result decides shapes or branches, so that the CPU computes it."
 )
 
 
@@ -69,6 +69,8 @@ class _Importer(State):
                 self.impossible.add(host.id)
             if reason.sentence.code == "constant.required":
                 self._ask(host, inputs)
+            if reason.sentence.code == "operator.host_only":
+                run_values.leave(self, host, row)
             self._refuse(host, inputs, reason.sentence)
         except Exception as error:  # a defect in one node must not affect others
             self._refuse(host, inputs, _fault(error, host, row))

@@ -10,7 +10,7 @@ from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.imported import Table
 from tflgpu_plugin.importer.model import HostModel, HostNode
 from tflgpu_plugin.importer.state import State
-from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, Shape, is_symbolic
+from tflgpu_plugin.ir import INT32, NUMPY_DTYPES, Array, HostOp, Shape, is_symbolic
 
 
 def guess(state: State, builder: Builder) -> None:
@@ -37,6 +37,15 @@ def ask(state: State, host: HostNode, builder: Builder | None) -> None:
         guess(state, builder)
     nodes = [*map(state.before, state.wanted.get(host.id, ()))]
     state.left.update(*(nodes if all(nodes) else ()))
+
+
+def leave(state: State, host: HostNode, row: HostOp | None) -> None:
+    """Leaves the nodes that compute the condition of a control-flow node from a few integers to the
+    host, which reads it on the CPU."""
+    operands = row.operands if row and host.bodies else ()
+    for key, operand in zip(host.inputs, operands, strict=False):
+        if operand.role == "condition" and key is not None and not state.is_known(key):
+            state.left |= state.before(key)
 
 
 def _is_outside(state: State, key: str) -> bool:

@@ -267,3 +267,21 @@ def test_a_branch_whose_nodes_need_equal_extents() -> None:
     data = m.model(outer, {"x": ["rows", 3], "state": [2, "lines", 3]}, {"z": None}, constants)
     feeds = [{"x": m.values(n, 3), "state": m.values(2, n, 3)} for n in (1, 5, 2)]
     assert {*checked(data, *feeds).values()} == {"gpu"}
+
+
+def test_the_condition_of_a_branch_that_a_run_decides_stays_on_the_cpu() -> None:
+    """onnxruntime reads it there: the GPU runs only the chosen branch."""
+    row = [f"v{k}" for k in range(12)]
+    branches = [
+        graph([m.node(op, [a], [b]) for a, b in pairwise(["x", *row])], [], [info(row[-1], None)])
+        for op in ("Tanh", "Sigmoid")
+    ]
+    outer = [
+        m.node("Equal", ["rate", "wanted"], ["c"]),
+        m.node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    given, constants = {"x": SHAPE, "rate": []}, {"wanted": np.array(16_000)}
+    data = m.model(outer, given, {"y": None}, constants, kinds={"rate": np.int64})
+    feeds = [{"x": m.values(2, 3), "rate": np.array(rate)} for rate in (16_000, 8_000, 16_000)]
+    placed = checked(data, *feeds)
+    assert (placed["Equal"], placed["Tanh"], placed["Sigmoid"]) == ("cpu", "gpu", "gpu")
