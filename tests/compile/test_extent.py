@@ -14,7 +14,7 @@ import pytest
 from tflgpu_plugin.compile.template import Values
 from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace
-from tflgpu_plugin.ir.polynomial import Guard, least, most
+from tflgpu_plugin.ir.polynomial import ONE, Guard, is_short
 from tflgpu_plugin.ir.symbolic import (
     Word,
     example,
@@ -191,9 +191,62 @@ def test_numbers_of_numpy_keep_the_symbol() -> None:
 def test_limits_of_polynomials() -> None:
     trace, (a, b) = traced(30, 7)
     assert isinstance(a, Extent) and isinstance(b, Extent)
-    assert least((a + b).terms, trace.atoms) == 4 and most((5 - a).terms, trace.atoms) == 3
-    assert (least((a - b).terms, trace.atoms) or 0) < 0 and least((a * a - b).terms, trace.atoms)
-    assert least((a * b - a).terms, trace.atoms) == 2
+    least, most = trace.bounds.least, trace.bounds.most
+    assert least((a + b).terms) == 4 and most((5 - a).terms) == 3
+    assert (least((a - b).terms) or 0) < 0 and least((a * a - b).terms)
+    assert least((a * b - a).terms) == 2
+
+
+def test_guards_narrow_the_bounds() -> None:
+    trace, (a, b) = traced(30, 7)
+    assert a > 9 and b != 2 and a * b > 3 * a + 5
+    count = len(trace.guards)
+    assert a > 5 and b > 2 and a * b > 3 * a and (a - 8) * (b - 2) >= 1 and a != 9
+    assert len(trace.guards) == count
+    assert a // 40 == 0 and a < 36 and b == 7 and a // 36 == 0 and b * a == 7 * a
+    assert len(trace.guards) == count + 4
+
+
+def test_a_remainder_below_the_divisor_is_dropped() -> None:
+    """Positions on axes follow from element numbers without quotients."""
+    trace, (a, b, c) = traced(5, 7, 9)
+    plane, row = (b + 2) * (c + 1), c + 1
+    corner = 2 * plane + 3 * row + c
+    rows, rest = divmod(corner, plane)
+    assert rows is not None and b >= 2 and (rows, rest // row, rest % row) == (2, 3, c)
+    assert -(-corner // plane) == 3 and (a * plane - row) // plane == a - 1
+    assert -((row - a * plane) // plane) == a and not trace.known.keys() - {
+        ("in", k, ()) for k in range(3)
+    }
+
+
+def test_extremes_of_extremes() -> None:
+    trace, (a, b) = traced(30, 40)
+    least = smaller(a, b)
+    assert smaller(least, a) is least and smaller(b, least) is least
+    most = larger(a, b)
+    assert larger(most, b) is most and larger(a, most) is most and larger(least, most) is not least
+    assert not trace.guards
+
+
+def test_work_does_not_grow_with_the_steps() -> None:
+    """Numbers of many factors and terms stay short, and right for other values."""
+    chance = random.Random(4)
+    trace, symbols = traced(5, 6, 7, 8, 9, 10)
+    found, there = list(symbols), [11, 2, 3, 5, 4, 6]
+    values = Values(trace, dict(enumerate(there)))
+    for _ in range(300):
+        k, j, i = (chance.randrange(max(0, len(found) - 12), len(found)) for _ in range(3))
+        made, wanted = (
+            (n[k] + 1) * (n[j] - 3) // (n[i] * n[i] + 2) - 2 * n[j] for n in (found, there)
+        )
+        if max(abs(example(made)), abs(wanted)) < 1 << 20:
+            found.append(made)
+            there.append(wanted)
+    numbers = [number for number in found if isinstance(number, Extent)]
+    assert len(numbers) > 80 and all(is_short(number.terms) for number in numbers)
+    assert any(atom.op == "quotient" and atom.b == ONE for atom in trace.atoms)
+    assert values.hold(trace.conditions) and [*map(values.of, found)] == there
 
 
 def test_a_quotient_by_zero_does_not_hold() -> None:

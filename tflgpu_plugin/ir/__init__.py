@@ -4,7 +4,15 @@ plans, targets and quantization. This package imports no other package of the pl
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.editor import Editor, merged, renamed
-from tflgpu_plugin.ir.symbolic import from_front, integer, is_symbolic, larger, sliced, smaller
+from tflgpu_plugin.ir.symbolic import (
+    from_front,
+    integer,
+    is_symbolic,
+    larger,
+    sliced,
+    smaller,
+    surely_equal,
+)
 from tflgpu_plugin.ir.graph import (
     COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NUMPY_DTYPES, STORE, Array, EpilogueOp, Geometry,
     Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts, dump, geometry, paired,
@@ -98,6 +106,7 @@ __all__ = [
     "short",
     "sliced",
     "smaller",
+    "surely_equal",
     "table",
     "verify",
 ]  # fmt: skip

@@ -15,23 +15,24 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from tflgpu_plugin.ir.bounds import Bounds, limits_of, quotient_limits
 from tflgpu_plugin.ir.choosing import ExcludesOneError, choosing, single
 from tflgpu_plugin.ir.polynomial import (
     MOST,
+    ONE,
     ZERO,
     Atom,
     Guard,
     SingleEvaluation,
     Terms,
     at_example,
-    exact_quotient,
-    least,
-    limits_of,
-    most,
+    divided,
+    divided_by,
+    is_short,
     negated,
+    parted,
     pinned,
     plus,
-    quotient_limits,
     shifted,
     times,
 )  # fmt: skip
@@ -52,15 +53,12 @@ class Trace:
     fixed: int = 0
     known: dict[tuple[str, Any, Terms], int] = field(default_factory=dict)
     quotients: dict[tuple[str, Terms, Terms, bool], int] = field(default_factory=dict)
-    bounds: dict[Terms, tuple[int | None, int | None]] = field(default_factory=dict)
     one: int | None = None
     many: list[Guard] | None = None
 
-    def limits(self, terms: Terms) -> tuple[int | None, int | None]:
-        """Returns a lower and an upper bound of a polynomial; None for one that was not found."""
-        if terms not in self.bounds:
-            self.bounds[terms] = least(terms, self.atoms), most(terms, self.atoms)
-        return self.bounds[terms]
+    @cached_property
+    def bounds(self) -> Bounds:
+        return Bounds(self.atoms)
 
     def symbol(self, number: Any, value: int, low: int = LEAST, high: int = MOST) -> int:
         """Returns the symbol `number` with this example value."""
@@ -99,10 +97,16 @@ class Trace:
         return Extent((((self.known[key],), 1),), value, self)
 
     def made(self, terms: Terms, value: int) -> int:
-        """Returns a polynomial as a number: a plain integer if it is constant."""
+        """Returns a polynomial as a number: a plain integer if it is constant. A long one becomes
+        an atom, so that the work for a result does not depend on how it was computed."""
         if not terms or (len(terms) == 1 and not terms[0][0]):
             return value
-        return Extent(terms, value, self)
+        if is_short(terms):
+            return Extent(terms, value, self)
+        constant, factor, rest = parted(terms)
+        low, high = self.bounds.ends(rest)
+        named = self.atom("quotient", rest, ONE, (value - constant) // factor, low, high)
+        return constant + factor * named
 
     def holds(self, kind: str, terms: Terms, value: int) -> bool:
         """Whether the value of a polynomial is 0 (kind "eq") or at least 0 ("ge") for the example
@@ -110,9 +114,10 @@ class Trace:
         if choosing():
             value = self.as_single.value(terms) if single() and self.one is not None else value
             return value == 0 if kind == "eq" else value >= 0
-        low, high = self.limits(terms)
+        low = self.bounds.least(terms)
         if low is not None and low >= (1 if kind == "eq" else 0):
             return kind == "ge"
+        high = self.bounds.most(terms)
         if high is not None and high < 0:
             return False
         if kind == "eq":
@@ -128,6 +133,7 @@ class Trace:
         """Adds a guard. Raises ExcludesOneError."""
         if self.one is None or self.as_single.hold([guard]):
             self.guards[guard] = None
+            self.bounds.learn(guard)
         elif self.many is None:
             raise ExcludesOneError
         elif guard not in self.many:
@@ -364,29 +370,19 @@ def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
 
 
 def _new_quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
-    """Returns a quotient that is divided exactly where the polynomials are multiples; multiples of
-    a constant b are taken out of it."""
-    terms, by, atoms = terms_of(a), terms_of(b), trace.atoms
-    whole: Terms = ZERO
-    if isinstance(b, Extent):
-        if (exact := exact_quotient(terms, by)) is not None and b != 0:
-            return trace.made(exact, at_example(exact, atoms))
-    else:
-        whole = tuple((k, c // b) for k, c in terms if (k == () or c % b == 0) and c // b)
-        terms = plus(terms, tuple((k, -c * b) for k, c in whole))
-    outside = trace.made(whole, at_example(whole, atoms))
-    if not terms:
-        return outside
-    up = 1 if op == "rounded_up" else 0
-    low, high = trace.limits(terms)
-    rest, _ = trace.limits(plus(by, negated(terms)))
-    if rest is not None and rest >= 1 - up and low is not None and low >= up:
-        return outside + up  # between 0 and 1
-    low, high = quotient_limits(up, (low, high), trace.limits(by))
+    """Returns a quotient that is a polynomial where that holds for all values of the symbols;
+    multiples of a constant b are taken out of it."""
+    terms, by, atoms, bounds = terms_of(a), terms_of(b), trace.atoms, trace.bounds
+    up, symbolic = int(op == "rounded_up"), isinstance(b, Extent)
+    whole, rest = divided(terms, by) if symbolic else divided_by(terms, b)
+    exact = whole if not rest and (not symbolic or b != 0) else bounds.quotient(whole, rest, by, up)
+    if exact is not None:
+        return trace.made(exact, at_example(exact, atoms))
+    outside, terms = (0, terms) if symbolic else (trace.made(whole, at_example(whole, atoms)), rest)
+    low, high = quotient_limits(up, bounds.both(terms), bounds.both(by))
     if low == high:
         return outside + low
-    inside = at_example(terms, atoms)
-    divisor = at_example(by, atoms)
+    inside, divisor = at_example(terms, atoms), at_example(by, atoms)
     value = -(-inside // divisor) if up else inside // divisor
     return outside + trace.atom(op, terms, by, value, low, high)
 

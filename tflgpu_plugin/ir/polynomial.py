@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import prod
+from math import gcd, prod
 from operator import floordiv, mod
 from typing import Any, NamedTuple
 
@@ -13,6 +12,8 @@ from tflgpu_plugin.ir.choosing import ExcludesOneError
 
 Terms = tuple[tuple[tuple[int, ...], int], ...]  # ((atoms, coefficient), ...) in order, no zeros
 ZERO: Terms = ()
+ONE: Terms = (((), 1),)
+MOST_TERMS, MOST_FACTORS = 32, 8  # of a polynomial that is not named
 FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
     "quotient": floordiv, "remainder": mod, "rounded_up": lambda a, b: -(-a // b),
     "larger": max, "smaller": min,
@@ -61,10 +62,15 @@ def shifted(terms: Terms, number: int) -> Terms:
     return (((), number), *terms) if number else terms
 
 
+def parts(terms: Terms) -> tuple[int, Terms]:
+    """Returns the constant term of a polynomial, and its other terms."""
+    return (terms[0][1], terms[1:]) if terms and not terms[0][0] else (0, terms)
+
+
 def times(a: Terms, b: Terms) -> Terms:
     """Returns a * b."""
     if len(b) == 1 and not b[0][0]:
-        return tuple((atoms, c * b[0][1]) for atoms, c in a)
+        return scaled(a, b[0][1])
     found: dict[tuple[int, ...], int] = {}
     for left, m in a:
         for right, n in b:
@@ -73,43 +79,14 @@ def times(a: Terms, b: Terms) -> Terms:
     return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
 
 
+def scaled(terms: Terms, by: int) -> Terms:
+    """Returns terms * by."""
+    return tuple([(atoms, by * c) for atoms, c in terms]) if by else ZERO
+
+
 def negated(terms: Terms) -> Terms:
     """Returns -terms."""
-    return tuple([(atoms, -c) for atoms, c in terms])
-
-
-def least(terms: Terms, atoms: Sequence[Atom]) -> int | None:
-    """Returns a lower bound of a polynomial, or None if none is found.
-
-    Replaces each atom by its least value plus, or its largest value minus, a variable that is at
-    least 0. If no coefficient of these variables is negative then, the constant term is a lower
-    bound."""
-    signs = Counter[int]()
-    for names, c in terms:
-        for atom in names:
-            signs[atom] += 1 if c > 0 else -1
-    found: dict[tuple[int, ...], int] = {}
-    for names, c in terms:
-        parts: dict[tuple[int, ...], int] = {(): c}
-        for atom in names:
-            up = signs[atom] >= 0
-            start = atoms[atom].least if up else atoms[atom].most
-            wider: dict[tuple[int, ...], int] = {}
-            for taken, n in parts.items():
-                wider[taken] = wider.get(taken, 0) + n * start
-                longer = tuple(sorted((*taken, atom)))
-                wider[longer] = wider.get(longer, 0) + (n if up else -n)
-            parts = wider
-        for taken, n in parts.items():
-            found[taken] = found.get(taken, 0) + n
-    bound = found.pop((), 0)
-    return bound if all(n >= 0 for n in found.values()) else None
-
-
-def most(terms: Terms, atoms: Sequence[Atom]) -> int | None:
-    """Returns an upper bound of a polynomial, or None if none is found."""
-    below = least(negated(terms), atoms)
-    return None if below is None else -below
+    return scaled(terms, -1)
 
 
 def at_example(terms: Terms, atoms: Sequence[Atom]) -> int:
@@ -117,49 +94,71 @@ def at_example(terms: Terms, atoms: Sequence[Atom]) -> int:
     return sum(c * prod(atoms[atom].value for atom in names) for names, c in terms)
 
 
+def divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
+    """Returns polynomials (q, r) with a = q * b + r: q is 0 if the leading term of b divides no
+    term of a. Ends after at most 16 steps of the long division."""
+    lead, by = max(b, key=_degree)
+    found: dict[tuple[int, ...], int] = {}
+    rest, kept = dict(a), dict[tuple[int, ...], int]()
+    for _ in range(16 + len(a)):
+        if not rest or len(found) > 16:
+            break
+        atoms, c = max(rest.items(), key=_degree)
+        part = _without(atoms, lead)
+        if part is None or c % by:
+            kept[atoms] = rest.pop(atoms)
+            continue
+        found[part] = c // by
+        for names, n in b:
+            product = tuple(sorted((*names, *part)))
+            rest[product] = rest.get(product, 0) - n * found[part]
+            if not rest[product]:
+                del rest[product]
+    return tuple(sorted(found.items())), tuple(sorted((rest | kept).items()))
+
+
+def _degree(term: tuple[tuple[int, ...], int]) -> tuple[int, tuple[int, ...]]:
+    """Returns what orders terms, so that the product of two leading terms is that of the
+    product."""
+    return len(term[0]), term[0]
+
+
+def _without(atoms: Sequence[int], others: Iterable[int]) -> tuple[int, ...] | None:
+    """Returns the factors of a product without these; None if it does not have all of them."""
+    rest = list(atoms)
+    for atom in others:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
 def exact_quotient(a: Terms, b: Terms) -> Terms | None:
     """Returns the polynomial a / b, or None if b does not divide a."""
-    found: dict[tuple[int, ...], int] = {}
-    lead, by = b[-1]
-    for _ in range(16):
-        if not a:
-            return tuple(sorted((atoms, c) for atoms, c in found.items() if c))
-        atoms, c = a[-1]
-        rest = list(atoms)
-        for atom in lead:
-            if atom not in rest:
-                return None
-            rest.remove(atom)
-        if c % by:
-            return None
-        part, factor = tuple(rest), c // by
-        found[part] = found.get(part, 0) + factor
-        times = tuple((tuple(sorted((*names, *part))), -n * factor) for names, n in b)
-        a = plus(a, times)
-    return None
+    found, rest = divided(a, b)
+    return None if rest else found
 
 
-def quotient_limits(
-    up: int, above: tuple[int | None, int | None], below: tuple[int | None, int | None]
-) -> tuple[int, int]:
-    """Returns bounds of a quotient (rounded up if `up` is 1), given those of its numerator
-    (`above`) and its denominator (`below`); None stands for an unknown bound."""
-    (low, high), (small, large) = above, below
-    if low is None or low < 0 or small is None or small <= 0:
-        return -MOST, MOST
-    lowest = min(low, up) if large is None else (low + up * (large - 1)) // large
-    return lowest, MOST if high is None else (high + up * (small - 1)) // small
+def divided_by(terms: Terms, number: int) -> tuple[Terms, Terms]:
+    """Returns polynomials (q, r) with terms = q * number + r: the multiples of a number, and the
+    rest, of which the constant term is at least 0 and less than the number."""
+    multiples = (term for term in terms if term[0] == () or term[1] % number == 0)
+    whole = tuple((k, c // number) for k, c in multiples if c // number)
+    return whole, plus(terms, tuple((k, -c * number) for k, c in whole))
 
 
-def limits_of(atoms: Sequence[Atom]) -> list[Guard]:
-    """Returns the conditions that symbols are within their limits."""
-    found = []
-    for k, atom in enumerate(atoms):
-        if atom.op == "in" and atom.least:
-            found.append(Guard("ge", shifted((((k,), 1),), -atom.least)))
-        if atom.op == "in" and atom.most < MOST:
-            found.append(Guard("ge", shifted((((k,), -1),), atom.most)))
-    return found
+def is_short(terms: Terms) -> bool:
+    """Whether a polynomial has few terms of few factors."""
+    return len(terms) <= MOST_TERMS and all(len(atoms) <= MOST_FACTORS for atoms, _ in terms)
+
+
+def parted(terms: Terms) -> tuple[int, int, Terms]:
+    """Returns numbers k, c and a polynomial p with terms = k + c * p, of which equal parts of
+    polynomials are equal: p has no constant term, and its last coefficient is positive."""
+    constant, variable = parts(terms)
+    common = gcd(*(c for _, c in variable))
+    factor = common if variable[-1][1] > 0 else -common
+    return constant, factor, tuple([(atoms, c // factor) for atoms, c in variable])
 
 
 def pinned(guards: Iterable[Guard]) -> set[int]:

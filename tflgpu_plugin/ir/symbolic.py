@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.choosing import chooses, differ
 from tflgpu_plugin.ir.extent import Extent, terms_of
-from tflgpu_plugin.ir.polynomial import MOST, negated, plus
+from tflgpu_plugin.ir.polynomial import MOST, Terms, negated, plus
 
 
 def is_integer(number: Any) -> bool:
@@ -67,7 +67,7 @@ def surely_at_most(number: Any, most: Any) -> bool:
     left = most - number
     if not isinstance(left, Extent):
         return isinstance(number, Extent) and bool(left >= 0)
-    low, _ = left.trace.limits(left.terms)
+    low = left.trace.bounds.least(left.terms)
     return low is not None and low >= 0
 
 
@@ -115,16 +115,27 @@ def _extreme(op: str, choose: Callable[..., int], a: int, b: int) -> int:
     trace = next((n.trace for n in (a, b) if isinstance(n, Extent)), None)
     if trace is None:
         return choose(a, b)
-    low, high = trace.limits(plus(terms_of(a), negated(terms_of(b))))
+    low, high = trace.bounds.both(plus(terms_of(a), negated(terms_of(b))))
     if low is not None and low >= 0:
         return a if op == "larger" else b
     if high is not None and high <= 0:
         return b if op == "larger" else a
+    for number, other in ((a, b), (b, a)):
+        if isinstance(number, Extent) and terms_of(other) in _choices(op, number):
+            return number
     first, second = sorted((terms_of(a), terms_of(b)))
-    ends = trace.limits(first), trace.limits(second)
+    ends = trace.bounds.both(first), trace.bounds.both(second)
     least = choose(-MOST if low is None else low for low, _ in ends)
     most = choose(MOST if high is None else high for _, high in ends)
     return trace.atom(op, first, second, choose(example(a), example(b)), least, most)
+
+
+def _choices(op: str, number: Extent) -> Sequence[Terms]:
+    """Returns the two numbers of which this is the larger or smaller one (`op`), if any."""
+    names, factor = number.terms[-1]
+    alone = len(number.terms) == 1 and len(names) == 1 and factor == 1
+    atom = number.trace.atoms[names[0]] if alone else None
+    return (atom.a, atom.b) if atom is not None and atom.op == op else ()
 
 
 def from_front(number: int, extent: int) -> int:
