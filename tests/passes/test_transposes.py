@@ -172,6 +172,16 @@ def test_a_constant_is_turned_at_once() -> None:
     assert count(check(n.graph(n.same("add", x, turned)))) == 0
 
 
+def test_a_scalar_in_a_region() -> None:
+    """The permutation of a scalar is empty."""
+    n = ShapedNet()
+    x = n.same("relu", n.turn(n.input((3, 2)), (1, 0)))
+    axes = n.constant(np.array([0, 1]))
+    total = n.run("mean", x, axes, shape=(), keep_dims=False)
+    shaped = n.same("relu", n.reshape(total, (1,)))
+    assert count(check(n.graph(shaped))) == 0
+
+
 # ---- what a node holds --------------------------------------------------------------------------
 
 PERM = (0, 2, 3, 1)

@@ -48,7 +48,7 @@ def relabelled(e: Rewriter, node: Node, held: Mapping[int, Perm], names: Mapping
     permutation of each."""
     source, result = node.operand(), node.outputs[0]
     outputs = tuple(names.get(t, t) for t in node.outputs)
-    perm = held.get(source) or held[result]
+    perm = held[source if source in held else result]
     if (view := e.view(node)) is not None:
         logical = transposed(permuted(e.shape(source), perm), inverse(perm))
         view = through(logical, view, transposed(view.shape, held[result]))
