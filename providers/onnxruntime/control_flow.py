@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tflgpu_plugin.ir import Refusal
-from tflgpu_plugin.providers import Builder, Steps, Unsupported, not_unrolled, truth
+from tflgpu_plugin.providers import Builder, HostModel, Steps, Unsupported, not_unrolled, truth
 
 from .names import EP_NAME
 from .rearranging import cut, joined
@@ -44,7 +44,8 @@ def _loop(e: Builder) -> list[int | None]:
     (body,) = e.host.bodies
     limit, goes = _limit(e), truth(e.constant(e.x(1))) if e.has(1) else True
     carried = [e.x(k) for k in range(2, len(e.inputs))]
-    count, scanned, steps = len(carried), list[list[int]](), Steps(e)
+    count, scanned = len(carried), list[list[int]]()
+    steps = Steps(e, limit if _only_counts(body) else None)
     number, state = (len(body.values[key].shape or ()) for key in body.given[:2])
     while goes and (limit is None or steps.taken < limit):
         at = e.const(np.full((1,) * number, steps.taken), np.int64)
@@ -59,6 +60,21 @@ def _loop(e: Builder) -> list[int | None]:
     if len(carried) + len(results) < len(e.host.outputs):
         raise not_unrolled("it takes no step")
     return _finished(e, [*carried, *results])
+
+
+def _only_counts(body: HostModel) -> bool:
+    """Whether the condition that a step returns follows from the one that it is given: where the
+    first step goes on, all do."""
+    made = {key: node for node in body.nodes for key in node.writes}
+    waiting, seen = [body.outputs[0]], set[str]()
+    while waiting:
+        key = waiting.pop()
+        if key in made and key not in seen:
+            waiting += made[key].reads
+        elif key not in made and key != body.given[1] and body.values[key].data is None:
+            return False
+        seen.add(key)
+    return True
 
 
 def _limit(e: Builder) -> int | None:
@@ -108,7 +124,8 @@ def _scan(e: Builder) -> list[int | None]:
     lengths = {e.shape(x)[axis] for x, axis in zip(given, axes, strict=True)}
     if len(lengths) != 1 or not all(type(n) is int for n in lengths) or _is_open(e):
         raise not_unrolled("the number of steps is only known in a run")
-    (length,), scanned, steps = lengths, list[list[int]](), Steps(e)
+    (length,), scanned = lengths, list[list[int]]()
+    steps = Steps(e, length)
     for k in range(length):
         rows = [
             _row(e, x, axis, length - 1 - k if back else k)

@@ -82,11 +82,10 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     level = sessions.Level()
     try:
         host = Host(_address(api))
-        taken = snapshot.take(host, host.cast("tgo_graph", _address(graph)))
-        if session.export:  # a compiled model keeps its control flow
-            taken = taken.without_bodies()
+        bodies = session.export is None  # a compiled model keeps its control flow
+        taken = snapshot.take(host, host.cast("tgo_graph", _address(graph)), bodies=bodies)
         level.around = taken.around
-        level.nodes = [_unclaimed(node) for node in taken.nodes]
+        level.nodes = [*map(sessions.unclaimed, taken.nodes)]
         broken = _restore(level, taken, session)
         _place(level, taken, session)
         handles = [*(one.handle for one in level.placed), *broken.values()]
@@ -165,11 +164,6 @@ def _reasons(reading: Imported, refusals: Mapping[int, Refusal]) -> dict[int, Re
         if node.id in refusals:
             found.setdefault(node.sources[0], refusals[node.id])
     return found
-
-
-def _unclaimed(node: providers.HostNode) -> providers.NodeReport:
-    name = node.name or next(iter(node.writes), "")
-    return providers.NodeReport(node.id, node.title, name, providers.CPU)
 
 
 def _placed(

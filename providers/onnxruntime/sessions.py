@@ -3,7 +3,8 @@ reasons of failures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -83,16 +84,22 @@ class Session(providers.Client[Level]):
 
     def unroll(self, level: Level, taken: Snapshot) -> None:
         """Forgets the graphs of bodies of nodes that are claimed in `level`, the graph `taken`:
-        nothing runs them any more."""
+        nothing runs them any more. None of them has a partition. Bodies of other nodes may write
+        values of the same names."""
         claimed = {node.id for node in level.nodes if node.where == providers.GPU}
-        gone = {
-            inner.outputs
+        gone = Counter(
+            (inner.outputs, _contents(map(unclaimed, body.nodes)))
             for node in taken.nodes
-            if node.id in claimed and node.bodies
+            if node.id in claimed
             for inner in (node, *_inside(node))
-        }
+            for body in inner.bodies
+        )
         with self.lock:
-            self.graphs[:] = [one for one in self.graphs if one.around not in gone]
+            for one in self.graphs[::-1]:  # the host passes bodies just before what is around them
+                key = one.around, _contents(one.nodes)
+                if gone[key] and not one.placed:
+                    gone[key] -= 1
+                    self.graphs[:] = [other for other in self.graphs if other is not one]
 
     def report(self) -> Report:
         """Returns the report in its present state, including that of tensors on the GPU."""
@@ -100,6 +107,17 @@ class Session(providers.Client[Level]):
         native.lib.tg_tensor_get_state(state)
         counted = {one.name: int(getattr(state, one.name)) for one in fields(TensorReport)}
         return replace(super().report(), tensors=TensorReport(**counted))
+
+
+def unclaimed(node: HostNode) -> providers.NodeReport:
+    """Returns the report of a node of the host before it is placed."""
+    name = node.name or next(iter(node.writes), "")
+    return providers.NodeReport(node.id, node.title, name, providers.CPU)
+
+
+def _contents(nodes: Iterable[providers.NodeReport]) -> tuple[object, ...]:
+    """Returns what tells the nodes of a graph from those of most others."""
+    return tuple((node.id, node.op, node.name) for node in nodes)
 
 
 def _inside(node: HostNode) -> Iterator[HostNode]:

@@ -5,11 +5,12 @@ Constants are views of the host's memory, which are valid only during the callba
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tflgpu_plugin.ir import Array
 from tflgpu_plugin.providers import DEFAULT_DOMAINS, HostExtent, HostModel, HostNode, Value
 
 from .external import Files, Origin
@@ -50,17 +51,12 @@ class Snapshot(HostModel):
 
     @property
     def bytes(self) -> int:
-        """Returns the size in bytes of all constants that nodes read."""
-        held = (self.values[name].data for name in self.reads)
-        return sum(data.nbytes for data in held if data is not None)
+        """Returns the size in bytes of all constants that nodes and their bodies read."""
+        return sum({_memory(data): data.nbytes for data in _constants(self, self.reads)}.values())
 
     def of(self, ids: Collection[int]) -> Snapshot:
         """Returns the snapshot with only the nodes `ids`."""
         return replace(self, nodes=tuple(node for node in self.nodes if node.id in ids))
-
-    def without_bodies(self) -> Snapshot:
-        """Returns the snapshot without the graphs that its nodes run."""
-        return replace(self, nodes=tuple(node.with_bodies(()) for node in self.nodes))
 
     def part(self, ids: Collection[int], outputs: tuple[str, ...]) -> Snapshot:
         """Returns the snapshot of the nodes `ids` with `outputs`, whose constants outlive the
@@ -68,41 +64,68 @@ class Snapshot(HostModel):
         from the inputs, and the host may state wrong ones."""
         nodes = self.of(ids).nodes
         made = {name for node in nodes for name in node.writes}
-        files = Files(Path(self.path).parent)
+        keeper = Keeper(Files(Path(self.path).parent), bool(self.path))
         values = {
             name: replace(self.values[name], shape=None)
             if name in made
-            else self.kept_on_file(self.values[name], files)
+            else keeper.kept(self.values[name], self.origins)
             for name in dict.fromkeys(n for node in nodes for n in (*node.reads, *node.writes))
         }
-        held = (node.with_bodies(self._body(one, files) for one in node.bodies) for node in nodes)
-        return Snapshot(tuple(held), values, outputs, self.opsets, files=files)
-
-    def _body(self, body: HostModel, files: Files) -> HostModel:
-        """Returns a body of a node with constants that outlive the host's."""
-        nodes = (
-            node.with_bodies(self._body(one, files) for one in node.bodies) for node in body.nodes
-        )
-        values = {name: self.kept_on_file(value, files) for name, value in body.values.items()}
-        return replace(body, nodes=tuple(nodes), values=values)
+        held = (node.with_bodies(map(keeper.body, node.bodies)) for node in nodes)
+        return Snapshot(tuple(held), values, outputs, self.opsets, files=keeper.files)
 
     def check_files(self) -> None:
         """Raises BuildError if a mapped file of its constants has changed."""
         if self.files:
             self.files.check()
 
-    def kept_on_file(self, value: Value, files: Files) -> Value:
-        if value.data is None:
+
+@dataclass
+class Keeper:
+    """Makes constants that outlive the host's: views of `files`, where `on_file`, or copies. What
+    several graphs read is copied once."""
+
+    files: Files
+    on_file: bool
+    copies: dict[object, Array] = field(default_factory=dict)
+
+    def kept(self, value: Value, origins: Mapping[str, Origin]) -> Value:
+        """Returns a value with data that outlives the host's."""
+        if (data := value.data) is None:
             return value
-        origin = self.origins.get(value.name) if self.path else None
-        mapped = files.view(origin, value.data) if origin else None
-        return replace(value, data=value.data.copy() if mapped is None else mapped)
+        memory = _memory(data)
+        if memory not in self.copies:
+            origin = origins.get(value.name) if self.on_file else None
+            mapped = self.files.view(origin, data) if origin else None
+            self.copies[memory] = data.copy() if mapped is None else mapped
+        return replace(value, data=self.copies[memory])
+
+    def body(self, body: HostModel) -> HostModel:
+        """Returns a graph that a node runs with constants that outlive the host's."""
+        origins = body.origins if isinstance(body, Snapshot) else {}
+        nodes = (node.with_bodies(map(self.body, node.bodies)) for node in body.nodes)
+        values = {name: self.kept(value, origins) for name, value in body.values.items()}
+        return replace(body, nodes=tuple(nodes), values=values)
 
 
-def take(host: Host, graph: Any, slot: str = "") -> Snapshot:
-    """Returns the snapshot of a graph (tgo_graph *), with those of the bodies of its control-flow
+def _constants(model: HostModel, keys: Iterable[str]) -> Iterator[Array]:
+    """Yields the constants of a graph with these keys, and those of the graphs that its nodes
+    run."""
+    held = (model.values[key].data for key in keys)
+    yield from (data for data in held if data is not None)
+    for body in (body for node in model.nodes for body in node.bodies):
+        yield from _constants(body, body.values)
+
+
+def _memory(data: Array) -> object:
+    """Returns what is equal for arrays that are the same elements in memory."""
+    return data.ctypes.data, data.dtype.str, data.shape, data.strides
+
+
+def take(host: Host, graph: Any, slot: str = "", bodies: bool = True) -> Snapshot:
+    """Returns the snapshot of a graph (tgo_graph *), with those of the `bodies` of its control-flow
     nodes. `slot` is as in Snapshot. Raises HostError."""
-    reader = _Reader(host)
+    reader = _Reader(host, bodies)
     api = host.api
     given = reader.names(api.get_graph_input_count, api.get_graph_inputs, graph) if slot else ()
     nodes = [
@@ -131,8 +154,8 @@ def _is_function(domain: str, op: str) -> bool:
 class _Reader:
     """Reads nodes, and collects the values that they read and write."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
+    def __init__(self, host: Host, bodies: bool = False) -> None:
+        self.host, self.bodies = host, bodies
         self.values: dict[str, Value] = {}
         self.origins: dict[str, Origin] = {}
 
@@ -140,7 +163,7 @@ class _Reader:
         host, api = self.host, self.host.api
         implicit = self.names(api.get_implicit_input_count, api.get_implicit_inputs, handle)
         op, domain = host.text(api.get_op_type, handle), host.text(api.get_domain, handle)
-        control = op in CONTROL and domain in DEFAULT_DOMAINS
+        control = self.bodies and op in CONTROL and domain in DEFAULT_DOMAINS
         return HostNode(
             id=int(host.get(api.get_node_id, handle, "size_t *")),
             op=op,

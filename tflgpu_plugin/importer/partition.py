@@ -122,6 +122,12 @@ class Effort:
         """Returns the seconds that it takes on the nominal GPU, without launches."""
         return self.products / GPU_WORK_PER_SECOND + self.elements / GPU_ELEMENTS_PER_SECOND
 
+    def plus(self, other: Effort, times: int) -> Effort:
+        """Returns this work and that of an `other`, which is done several times."""
+        return Effort(
+            self.products + times * other.products, self.elements + times * other.elements
+        )
+
     def __str__(self) -> str:
         return f"{self.products:,} multiply-adds and {self.elements:,} other results"
 

@@ -13,9 +13,10 @@ from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.imported import Facts, Imported
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel, Value
+from tflgpu_plugin.importer.partition import Effort
 from tflgpu_plugin.importer.state import widened
 from tflgpu_plugin.importer.symbols import of_shape
-from tflgpu_plugin.ir import FOLDED, Array, Graph, Refusal, Tensor, Unfit
+from tflgpu_plugin.ir import FOLDED, Array, Graph, Node, Refusal, Tensor, Unfit
 from tflgpu_plugin.ir.symbolic import symbolic
 
 MOST_NODES = 1024  # nodes of all steps: planning takes about a millisecond for each
@@ -62,21 +63,38 @@ def truth(data: Array | None, what: str = "the number of steps") -> bool:
 
 @dataclass
 class Steps:
-    """The steps of a loop, which add nodes to those of `e`. `taken` counts them."""
+    """The steps of a loop, which add nodes to those of `e`. `taken` counts them; `total` is their
+    number, if that is known before the last."""
 
     e: Builder
+    total: int | None = None
     taken: int = 0
 
     def check(self) -> None:
         """Raises Unsupported where the launches of so many nodes take longer than the CPU,
         including what a loop on the CPU costs: the graph is in two parts around it."""
-        nodes = self.e.nodes
-        if not nodes:
+        if not self.e.nodes:
             raise not_unrolled("they compute nothing on tensors")
-        done = partition.effort(Graph.over(self.e.tensors.table, *nodes))
-        on_gpu = SECONDS_PER_NODE * len(nodes) + done.on_gpu
+        self._check(len(self.e.nodes), self._effort(self.e.nodes))
+
+    def _effort(self, nodes: Sequence[Node]) -> Effort:
+        return partition.effort(Graph.over(self.e.tensors.table, *nodes))
+
+    def _check(self, count: int, done: Effort) -> None:
+        """Raises Unsupported for so many nodes with this work: see `check`."""
+        if count > MOST_NODES:
+            raise not_unrolled(f"they have more than {MOST_NODES} nodes together")
+        on_gpu = SECONDS_PER_NODE * count + done.on_gpu
         if on_gpu > 2 * partition.SECONDS_PER_RUN + done.on_cpu:
-            raise not_unrolled(f"for {done}, {len(nodes)} launches would take longer than the CPU")
+            raise not_unrolled(f"for {done}, {count} launches would take longer than the CPU")
+
+    def _foresee(self, last: Sequence[Node]) -> None:
+        """Raises Unsupported after the second step where `check` would raise it after the last, if
+        all others are like the second: they are not imported then. (The first may be special.)"""
+        more = (self.total or 0) - self.taken
+        if self.taken == 2 and more > 0 and last:
+            done, step = self._effort(self.e.nodes), self._effort(last)
+            self._check(len(self.e.nodes) + more * len(last), done.plus(step, more))
 
     def imported(self, model: HostModel, carried: Sequence[int]) -> Imported:
         """Returns a graph of the loop, imported for these values. Raises Unsupported."""
@@ -114,12 +132,12 @@ class Steps:
     def step(self, body: HostModel, carried: Sequence[int]) -> list[int]:
         """Adds the nodes of one step and returns what its graph computes. Raises Unsupported."""
         self.taken += 1
-        if self.taken > MOST_STEPS:
+        if max(self.taken, self.total or 0) > MOST_STEPS:
             raise not_unrolled(f"it takes more than {MOST_STEPS} steps")
         found, held = self.imported(body, carried), self._held(body, carried)
         ids = {found.ids[key]: t for key, t in held.items() if key in found.ids}
         keys = {t: key for key, t in found.ids.items() if body.values[key].data is not None}
-        tensors = found.graph.tensors
+        tensors, before = found.graph.tensors, len(self.e.nodes)
         for node in found.graph.nodes:
             if node.op == FOLDED:
                 continue
@@ -130,6 +148,7 @@ class Steps:
             self.e.nodes.append(replace(node, id=-1, inputs=inputs, outputs=outputs))
         if len(self.e.nodes) > MOST_NODES:
             raise not_unrolled(f"they have more than {MOST_NODES} nodes together")
+        self._foresee(self.e.nodes[before:])
         return [
             held[key] if key in held
             else self._constant(key, body, found) if found.ids.get(key) not in tensors

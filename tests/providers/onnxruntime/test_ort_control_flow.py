@@ -12,6 +12,7 @@ import pytest
 
 import tflgpu_plugin
 from tests.support import onnx_models as m
+from tflgpu_plugin.importer.unrolled import Steps
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -158,6 +159,52 @@ def test_a_loop_of_too_many_steps_stays(nodes: int, count: int, reason: str) -> 
     session = m.session(m.model(outer, {"x": SHAPE}, {"y": SHAPE}, {"m": np.array(count)}))
     (told,) = (n.reason or "" for n in tflgpu_plugin.report(session).nodes if n.op == "Loop")
     assert reason in told
+
+
+@pytest.mark.parametrize("count", [100, 500, 1000])
+def test_a_loop_that_stays_is_not_imported_step_by_step(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: list[object] = []
+    usual = Steps.imported
+
+    def watched(self: Steps, *given: Any) -> Any:
+        imported.append(given)
+        return usual(self, *given)
+
+    monkeypatch.setattr(Steps, "imported", watched)
+    names = ["a", *(f"t{k}" for k in range(6))]
+    nodes = [m.node("Tanh", [a], [b]) for a, b in pairwise(names)]
+    body = steps(nodes, [info("a", SHAPE)], [info("t5", SHAPE)])
+    outer = [m.node("Loop", ["m", "", "x"], ["y"], body=body)]
+    session = m.session(m.model(outer, {"x": SHAPE}, {"y": SHAPE}, {"m": np.array(count)}))
+    (told,) = (n.reason or "" for n in tflgpu_plugin.report(session).nodes if n.op == "Loop")
+    assert "would take longer" in told or "more than" in told
+    assert len(imported) <= 2
+
+
+def test_bodies_of_siblings_that_write_the_same_names_are_reported() -> None:
+    """A loop in one branch becomes its nodes, the other stays."""
+    made = {}
+    for op, limit in (("Tanh", "two"), ("Exp", "m")):
+        nodes = [m.node(op, ["a"], ["b"])]
+        body = steps(nodes, [info("a", SHAPE)], [info("b", SHAPE)])
+        loop = [m.node("Loop", [limit, "", "r"], ["y"], body=body)]
+        made[op] = graph(loop, [], [info("y", SHAPE)])
+    outer = [
+        m.node("Sqrt", ["x"], ["r"]),
+        m.node("If", ["c"], ["z"], then_branch=made["Tanh"], else_branch=made["Exp"]),
+    ]
+    inputs: dict[str, Any] = {"x": SHAPE, "c": [], "m": []}
+    kinds = {"c": np.bool_, "m": np.int64}
+    data = m.model(outer, inputs, {"z": SHAPE}, {"two": np.array(2)}, kinds=kinds)
+    session, reference = m.session(data), m.cpu(data)
+    for c in (True, False):
+        m.compare(
+            session, reference, {"x": m.values(*SHAPE) ** 2, "c": np.array(c), "m": np.array(3)}
+        )
+    ops = [node.op for node in tflgpu_plugin.report(session).nodes]
+    assert "Exp" in ops and "Tanh" not in ops and ops.count("Loop") == 2
 
 
 def test_a_loop_in_a_loop_reads_values_of_both() -> None:

@@ -15,8 +15,10 @@ from tests.support.large_models import make
 from tflgpu_plugin.errors import BuildError
 from tflgpu_plugin.harness import onnx as runner
 from tflgpu_plugin.ir import Array
+from tflgpu_plugin.providers import HostNode, Value
 from tflgpu_plugin.providers.onnxruntime import external, snapshot
 from tflgpu_plugin.providers.onnxruntime.external import Files, Origin
+from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
 SIDE = 160  # a matrix is just worth mapping
 
@@ -47,15 +49,15 @@ def test_weights_are_mapped_and_every_shape_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied: list[str] = []
-    kept = snapshot.Snapshot.kept_on_file
+    kept = snapshot.Keeper.kept
 
-    def watched(self: Any, value: Any, files: Files) -> Any:
-        found = kept(self, value, files)
+    def watched(self: Any, value: Any, origins: Any) -> Any:
+        found = kept(self, value, origins)
         if value.data is not None and found.data.base is None:
             copied.append(value.name)
         return found
 
-    monkeypatch.setattr(snapshot.Snapshot, "kept_on_file", watched)
+    monkeypatch.setattr(snapshot.Keeper, "kept", watched)
     path = open_model(tmp_path)
     ours, theirs = session(path), session(path, gpu=False)
     for count in (1, 9, 3, 30):
@@ -98,6 +100,35 @@ def test_only_what_is_there_is_mapped(tmp_path: Path) -> None:
     os.truncate(tmp_path / "weights", 100)
     with pytest.raises(BuildError, match="'weights' of this model's weights"):
         files.check()
+
+
+def test_constants_of_bodies_are_mapped_and_copied_once(tmp_path: Path) -> None:
+    weight, outer = (np.random.default_rng(k).standard_normal((300, 100)) for k in range(2))
+    (tmp_path / "weights").write_bytes(weight.tobytes())
+    origins = {"w": Origin("weights", 0, weight.nbytes)}
+    path = str(tmp_path / "model.onnx")
+
+    def value(name: str, data: Array | None = None) -> Value:
+        return Value(name, "f64", (300, 100), data)
+
+    def graph(node: HostNode, **values: Array) -> Snapshot:
+        data = {name: values.get(name) for name in (*node.reads, *node.writes, *values)}
+        named = {name: value(name, array) for name, array in data.items()}
+        return Snapshot((node,), named, node.writes, {}, path, origins=origins)
+
+    add = HostNode(0, "Add", "", 14, "", ("w", "v"), ("y",))
+    inner = graph(add, w=weight, v=outer)
+    branch = HostNode(0, "If", "", 19, "", ("c",), ("y",), ("v",), bodies=(inner, inner))
+    model = graph(branch, v=outer)
+    assert model.bytes == weight.nbytes + outer.nbytes
+    kept = model.part({0}, ("y",))
+    assert kept.bytes == model.bytes and kept.files is not None
+    copy = kept.values["v"].data
+    assert copy is not None and not np.shares_memory(copy, outer)
+    for body in kept.nodes[0].bodies:
+        mapped, same = (body.values[name].data for name in "wv")
+        assert same is copy and mapped is not None and not mapped.flags.writeable
+        assert np.array_equal(mapped, weight)
 
 
 @pytest.mark.parametrize("place", [0, 7, 1025, 15_000, -8, -1])
