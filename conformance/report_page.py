@@ -31,7 +31,7 @@ th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(-
   vertical-align: top; }
 th { background: var(--soft); position: sticky; top: 0; }
 code, .text { font: 13px/1.4 ui-monospace, monospace; }
-.case, .text, dd { overflow-wrap: anywhere; }
+code, .case, .text, dd { overflow-wrap: anywhere; }
 .PASS { color: var(--pass); } .FAIL { color: var(--fail); font-weight: 600; }
 .REFUSED, .NOT-CONVERTIBLE { color: var(--note); }
 .heat { display: inline-block; min-width: 4.5rem; padding: 0 .4rem; border-radius: .2rem;
@@ -42,7 +42,7 @@ dt { font-weight: 600; } dd { margin: 0; }
 summary { cursor: pointer; padding: .2rem 0; } details { margin: .1rem 0; }
 input[type=search] { font: inherit; padding: .2rem .5rem; width: 16rem; max-width: 100%; }
 #matrix:not(.all) .idle { display: none; } label { display: inline-block; margin: .3rem 1rem 0 0; }
-@media (max-width: 48rem) { dl { grid-template-columns: 1fr 1fr; } thead { display: none; }
+@media (max-width: 67rem) { dl { grid-template-columns: 1fr 1fr; } thead { display: none; }
   tr { display: block; padding: .3rem 0; border-bottom: 1px solid var(--line); }
   td { display: inline-block; border: 0; padding: .1rem .5rem .1rem 0; } td:empty { display: none; }
   td[data-t]::before { content: attr(data-t) " "; opacity: .65; font-size: .85em; } }

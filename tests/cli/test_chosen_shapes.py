@@ -106,3 +106,19 @@ def test_open_extents_of_either_host() -> None:
     )
     details += tflite.details(host, b"", Path())
     assert inputs.chosen(details) == {"a": [1, 3], "b": [1, 3]}
+
+
+@pytest.mark.parametrize("command", ["bench", "compare", "demo", "profile"])
+def test_texts_as_inputs_are_a_sentence_and_check_takes_the_model(
+    command: str, tmp_path: Path
+) -> None:
+    if reason := onnx.missing():
+        pytest.skip(reason)
+    path, texts = tmp_path / "texts.onnx", {"t": object, "u": object}
+    nodes = [onnx_models.node("Identity", ["t"], ["u"]), onnx_models.node("Relu", ["x"], ["y"])]
+    shapes: Any = {"t": (2,), "x": (2, 4)}, {"u": (2,), "y": (2, 4)}
+    path.write_bytes(onnx_models.model(nodes, *shapes, kinds=texts))
+    said = CliRunner().invoke(main, [command, str(path)])
+    assert said.exit_code == 2 and "The input t is a tensor(string), for which no" in said.stderr
+    done = CliRunner().invoke(main, ["check", str(path), "--require", "1"])
+    assert done.exit_code == 0, done.output

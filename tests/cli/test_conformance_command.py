@@ -61,7 +61,7 @@ def test_the_suite_runs_with_what_was_asked_for(tmp_path: Path, ended: Callable[
     result = invoke("--op", "ADD,conv", "--dtype", "all", "--host", "onnxruntime", "--adapter",
                     "llvm", "--quick", "--jobs", "3", "--out", "a/b")  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert f"Wrote {Path('a') / 'b' / 'report.html'}, a single file." in result.output
+    assert f"Wrote {Path('a') / 'b' / 'report.html'}, a single file, and" in result.output
     given = words()
     for pair in (("--op", "ADD,conv"), ("--dtype", "all"), ("--host", "onnxruntime"), ("-n", "3"),
                  ("--adapter", "llvm"), ("-m", "quick"), ("--report", str(tmp_path / "a" / "b")),

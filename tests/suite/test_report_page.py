@@ -57,6 +57,16 @@ def test_rows_without_a_result_of_the_device_are_hidden_at_first() -> None:
     assert "#matrix:not(.all) .idle { display: none; }" in text
 
 
+def test_the_page_is_never_wider_than_its_window() -> None:
+    """Names of operators break where they must, and rows become lines where no table fits. At other
+    widths it was looked at in a browser."""
+    text = page(record("ADD", PASS))
+    (breaking,) = re.findall(r"^(.*) { overflow-wrap: anywhere; }$", text, re.MULTILINE)
+    assert "code" in breaking.split(", ")
+    (narrow,) = re.findall(r"@media \(max-width: (\d+)rem\)", text)
+    assert int(narrow) * 16 > 1061  # pixels that a table of all types takes
+
+
 def test_passing_cases_are_in_the_data_only() -> None:
     text = page(record("A", PASS, case="right"), record("A", REFUSED, case="left", text="No."))
     assert "right" not in text.partition('<h2 id="rest">')[2].partition("<h2")[0]

@@ -147,5 +147,6 @@ def conformance(as_json: bool, adapter: str | None, **arguments: Any) -> None:
     elif done.counts:
         found = ", ".join(f"{count} {outcome}" for outcome, count in done.counts.items() if count)
         console.print(f"{sum(done.counts.values())} results: {found}")
-        console.print(f"Wrote {done.report}, a single file. Please attach it to a report.")
+        both = f"{done.report}, a single file, and report.json beside it"
+        console.print(f"Wrote {both}. Please attach both to a report.")
     raise SystemExit(done.status)

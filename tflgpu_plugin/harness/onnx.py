@@ -105,7 +105,10 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
     for value in opened.get_inputs():
         kind = value.type.removeprefix("tensor(").removesuffix(")")
         if kind not in TYPES:
-            raise BadInput(f"The input {value.name} is a {value.type}, which the demo cannot make.")
+            raise BadInput(
+                f"The input {value.name} is a {value.type}, for which no values can be made. "
+                "`tflgpu check` without --shape shows where the nodes of this model run."
+            )
         image = len(value.shape) == 4
         shape = [n if isinstance(n, int) else OPEN if image and k > 1 else 1
                  for k, n in enumerate(value.shape)]  # fmt: skip
