@@ -31,8 +31,9 @@ Outputs = list[Array]
 
 KERNELS = {"reference": REFERENCE, "optimized": OPTIMIZED, "default": FASTEST}
 # Operators whose reference kernels contradict those that hosts run by default: windows of this one
-# lack their last channel (LocalResponseNormalization in reference_ops.h).
-DIFFERING = {"LOCAL_RESPONSE_NORMALIZATION"}
+# lack their last channel (LocalResponseNormalization in reference_ops.h), or quantized sums are
+# those of all numbers (SUM).
+DIFFERING = {"LOCAL_RESPONSE_NORMALIZATION", "SUM"}
 
 
 def installed() -> list[str]:

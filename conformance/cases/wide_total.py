@@ -17,7 +17,8 @@ LARGEST = 2**24 - 1  # of a sum
 
 
 def total(name: str, shape: tuple[int, ...], factor: float, *, bits: int = 8, away: bool = False,
-          bias: int = 0, most: int = LARGEST, scale: float = 1.0) -> NodeCase:  # fmt: skip
+          bias: int = 0, most: int = LARGEST, scale: float = 1.0,
+          places: tuple[int, ...] = ()) -> NodeCase:  # fmt: skip
     """Returns sums of up to `most`; the factor of each channel is a little smaller than that of the
     one before it."""
     channels = shape[-1]
@@ -34,7 +35,9 @@ def total(name: str, shape: tuple[int, ...], factor: float, *, bits: int = 8, aw
     )
     attributes: dict[str, Any] = {"bits": bits, "numbers": (scale, LEAST, MOST)}
     attributes |= {"away": True} if away else {}
-    parts = [Input(shape, low=-most, high=most + 1, step=1.0) for _ in range(16 // bits)]
+    attributes |= {"places": places} if places else {}
+    count = len(places) or 16 // bits
+    parts = [Input(shape, low=-most, high=most + 1, step=1.0) for _ in range(count)]
     given = (constant(rows.astype(np.uint32).view(np.int32), "i32"), *parts)
     return NodeCase(name, "wide_total", given, attributes)
 
@@ -51,6 +54,7 @@ NODES = [
     *(total(f"up_{f:g}", (3, 5, 7, 6), f, bias=10**6) for f in FACTORS),
     *(total(f"away_{f:g}", (3, 5, 7, 6), f, away=True, bias=10**6) for f in FACTORS),
     *(total(f"digits_of_4_{f:g}", (4, 9), f, bits=4, away=f < 0.01) for f in FACTORS),
+    *(total(f"pairs_{f:g}", (3, 9, 7), f, places=(0, 1, 1, 2)) for f in (1e-3, 1e-6, 1e-8)),
     total("large_bias", (50, 7), 1e-7, bias=10**11), total("one", (1, 1), 0.001),
     total("large_bias_away", (50, 7), 1e-7, bias=10**11, away=True),
     total("halves", (700, 1), 0.5, most=100),

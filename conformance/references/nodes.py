@@ -94,7 +94,12 @@ def _digit(x: Array, numbers: Sequence[float]) -> Array:
 
 
 def _wide_total(
-    rows: Array, *sums: Array, bits: int, numbers: Sequence[float], away: bool = False
+    rows: Array,
+    *sums: Array,
+    bits: int,
+    numbers: Sequence[float],
+    away: bool = False,
+    places: Sequence[int] = range(4),
 ) -> Array:
     """Computes with integers of any size, of whose results int32 keeps 32 bits, or `away` its least
     number for those beyond it."""
@@ -103,7 +108,7 @@ def _wide_total(
     low, by_low = (half % 2**32 for half in (halves[0], halves[2]))
     bias, by, power = low + halves[1] * 2**32, by_low + halves[3] * 2**32, halves[4]
     whole = [np.rint(part).astype(np.int64).astype(object) for part in sums]
-    total = bias + sum(part * 2 ** (bits * k) for k, part in enumerate(whole))
+    total = bias + sum(part * 2 ** (bits * k) for k, part in zip(places, whole, strict=False))
     sign = np.where(total < 0, -1, 1) if away else 1
     found = sign * ((sign * total * by + 2 ** (power - 1)) // 2**power)
     within = (found + 2**31) % 2**32 - 2**31

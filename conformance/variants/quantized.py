@@ -39,6 +39,7 @@ BEYOND_SHORT = {
         *("average_5x7_same", "average_half_of_33x33", "average_global_65x65_channels_3"),
         *("average_global_70001_rows", "average_sum_over_65504"),
     ),
+    "BATCH_MATMUL": ("depth_1500",),
     "SOFTMAX": ("rank_6",),
     "MEAN": (
         *("image_positive_70000", "all_positive_66049", "all_positive_1000003", "rank_1_keep"),
@@ -149,13 +150,16 @@ def quantize(case: Case) -> Case:
     for k, value in enumerate(inputs):
         if value is None or value.dtype != "f32" or k in (biased, weights):
             continue
+        operands = HOST_OPS[case.op].operands
+        narrow = dtype == SHORT and operands[min(k, len(operands) - 1)].role == "narrow_slope"
+        kind = "i8" if narrow else dtype
         own = (
             first
             if same_quantization(case.op) and first is not None
-            else quantization_of(*_range(value), dtype)
+            else quantization_of(*_range(value), kind)
         )
         first = first or own
-        inputs[k] = stored(value, own, dtype)
+        inputs[k] = stored(value, own, kind)
     if weights is not None:
         place = FIRST.get(case.op, 0)
         x, w = inputs[place], inputs[weights]

@@ -3,7 +3,7 @@ operands and types."""
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir import NUMBERS, Condition, HostOp, Refusal, Tensor, Unfit, needs
+from tflgpu_plugin.ir import NUMBERS, SHORT, Condition, HostOp, Refusal, Tensor, Unfit, needs
 from tflgpu_plugin.providers import Builder, Value, same_bits
 
 from . import params
@@ -83,6 +83,7 @@ WIDE = _set(
     "A bias of int64 for int16, whose sums have 64 bits.",
     "narrow_sums",
 )
+RESCALED = _set("quantization.unsupported", "No sums of int16 in 16 bits.", "in_16_bits")
 INDEXED = _set("dtype.mismatch", "Indices of the type that its parameters name.", "asked")
 UNSHUFFLED = _set("attribute.unsupported", "No shuffled weights.", "shuffled")
 APART = _set("attribute.unsupported", "No interior padding.", "inside")
@@ -240,3 +241,23 @@ def scaled(e: Builder) -> Refusal | None:
                 "quantization.missing", f"Tensor {tensor.name!r} is not quantized: it has no scale."
             )
     return None
+
+
+def one_scale(e: Builder) -> Refusal | None:
+    """Operands of int16 have one scale: of others some hosts compare the stored numbers."""
+    held = [e.tensors.table[e.x(position)] for position in (0, 1)]
+    scales = {t.quantization.scale if t.quantization else (1.0,) for t in held if t.dtype == SHORT}
+    if len(scales) < 2:
+        return None
+    said = f"{e.row.name} of int16 needs operands of one scale: hosts do not agree about others."
+    return Refusal("host.ambiguous", said)
+
+
+def slope_type(e: Builder) -> Refusal | None:
+    """Slopes have the type of the values, except that those of int16 are int8: hosts read others as
+    if they were."""
+    given, held = e.dtype(), e.dtype(e.x(1))
+    if held == ("i8" if given == SHORT else given):
+        return None
+    said = f"{e.row.name} of {given} does not take slopes of {held}."
+    return Refusal("dtype.mismatch", said)

@@ -39,6 +39,7 @@ VARIABLES = {
 FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
 ANY = (*NUMBERS, "bool")
+MOVED = (*ANY, "i8", "u8")
 SUMMED = ("f32", "i32")  # not int64, whose sums may exceed int32
 # Editions of the GPU delegate documentation, by the arguments of `_row` for them.
 EDITIONS = {"edition_2019": "2019", "current": "current", "quantized": "quantized"}
@@ -63,14 +64,16 @@ def _row(
     return HostOp(host_op, op, (1, last), documented, parameters, conditions=conditions, **fields)
 
 
-def _rows_of(words: str, takes: str = "value", **traits: Any) -> Iterator[HostOp]:
+def _rows_of(
+    words: str, takes: str = "value", *conditions: Condition, **traits: Any
+) -> Iterator[HostOp]:
     """Yields rows of operators whose ops have the same names. `words`: names and last versions."""
     listed = words.split()
     for name, last in zip(listed[::2], listed[1::2], strict=True):
-        yield _row(name, name.lower(), int(last), None, takes, **traits)
+        yield _row(name, name.lower(), int(last), None, takes, *conditions, **traits)
 
 
-TWO = "value value"
+TWO, CHOICE = "value value", "condition value value"
 LAYER = "value weights bias?"
 RNN = "value weights recurrent_weights bias state"
 GATES = (
@@ -86,6 +89,7 @@ def _rows() -> tuple[HostOp, ...]:
     both: Mapping[str, Any] = {"edition_2019": 1, "current": 1}
     integers: Mapping[str, Any] = {"quantized": 2, "short": True, **both}
     moved: Mapping[str, Any] = {"bfloat16": True, "short": True}  # hosts move numbers of 16 bits
+    compared: Mapping[str, Any] = {"gives": "bool", "types": ANY}
     add, mul = params.total, params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric, need.WIDE)
@@ -95,15 +99,13 @@ def _rows() -> tuple[HostOp, ...]:
         *_rows_of("LOGISTIC 3 RELU 3 RELU6 3", **integers),
         *_rows_of("MAXIMUM 4 MINIMUM 4", TWO, current=1, quantized=2, short=True),
         *_rows_of("ABS 5 LOG 2 TANH 3", short=True),
-        _row("RSQRT", "rsqrt", 3, params.inverse_root, short=True),
+        _row("RSQRT", "rsqrt", 3, params.root, short=True),
         *_rows_of("ELU 1 HARD_SWISH 1 LOGICAL_NOT 1 LOG_SOFTMAX 2 RELU_N1_TO_1 1"),
         *_rows_of("CEIL 1 COS 2 FLOOR 1 ROUND 1 SIN 2 SQUARE 1", types=FLOATS),
         *_rows_of("NEG 1 SIGN 2", types=NUMBERS),
         *_rows_of("BITWISE_XOR 1 LOGICAL_OR 1 RIGHT_SHIFT 1 SQUARED_DIFFERENCE 2", TWO),
-        *_rows_of(
-            "EQUAL 5 GREATER 2 GREATER_EQUAL 3 LESS 3 LESS_EQUAL 2 NOT_EQUAL 4", TWO, gives="bool",
-            types=ANY,
-        ),
+        *_rows_of("EQUAL 5 GREATER_EQUAL 3 LESS 3", TWO, need.one_scale, short=True, **compared),
+        *_rows_of("GREATER 2 LESS_EQUAL 2 NOT_EQUAL 4", TWO, **compared),
         _row("ADD", "add", 6, add, TWO, **integers),
         _row(
             "AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, **integers,
@@ -134,11 +136,11 @@ def _rows() -> tuple[HostOp, ...]:
         _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, **integers),
         _row("MUL", "mul", 8, mul, TWO, **integers),
         _row("PAD", "pad", 5, None, "value paddings", quantized=2, **moved, **both),
-        _row("PRELU", "prelu", 1, None, "value slope", **both),
+        _row("PRELU", "prelu", 1, None, "value narrow_slope", need.slope_type, short=True, **both),
         _row("RESHAPE", "reshape", 1, params.reshape, "value shape?", **moved, **both),
         _row(
             "RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", edition_2019=1,
-            current=3,
+            current=3, short=True,
         ),
         _row("SOFTMAX", "softmax", 3, params.softmax, **integers),
         _row(
@@ -196,7 +198,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row(
             "QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", short=True,
         ),
-        _row("SQRT", "sqrt", 2, types=FLOATS),  # for int8 the host truncates
+        _row("SQRT", "sqrt", 2, params.root, types=FLOATS, short=True),  # not int8
         _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **moved),
         _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index"),
         _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index"),
@@ -218,7 +220,7 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row(
             "BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
-            need.symmetric_hybrid,
+            need.symmetric_hybrid, short=True,
         ),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **moved),
         _row("ADD_N", "add_n", 1, None, "value*", types=SUMMED),
@@ -244,7 +246,7 @@ def _rows() -> tuple[HostOp, ...]:
         # For floats, hosts floor a rounded quotient, which every driver rounds differently.
         _row("FLOOR_DIV", "floor_div", 2, params.raises, TWO, types=WHOLE),
         _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=NUMBERS),
-        _row("GELU", "gelu", 2, params.gelu),
+        _row("GELU", "gelu", 2, params.gelu, short=True),
         _row(
             "L2_NORMALIZATION", "lp_normalization", 2, params.l2_normalization, "value",
             need.UNFUSED, types=FLOATS,
@@ -279,9 +281,9 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row(
             "REVERSE_SEQUENCE", "reverse_sequence", 1,
-            params.plain("ii", "time_axis", "batch_axis"), "value index",
+            params.plain("ii", "time_axis", "batch_axis"), "value index", short=True,
         ),
-        _row("SELECT", "where", 4, None, "condition value value", need.WHOLE_OR_ONE, types=ANY),
+        _row("SELECT", "where", 4, None, CHOICE, need.WHOLE_OR_ONE, types=MOVED, short=True),
         # ops/scatter.py describes indices out of range.
         _row(
             "SCATTER_ND", "scatter_new", 1, params.fixed(reduction="add", raises=True),
@@ -322,11 +324,10 @@ def _rows() -> tuple[HostOp, ...]:
             "STABLEHLO_PAD", "pad", 1, params.stablehlo_pad, "value padding_value paddings?",
             need.APART, order=(0, 2, 1), types=NUMBERS,
         ),
-        _row("SELECT_V2", "where", 2, None, "condition value value", types=ANY),
+        _row("SELECT_V2", "where", 2, None, CHOICE, types=MOVED, short=True),
         _row("SLICE", "slice", 7, None, "value start length", **moved),
         _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **moved),
-        # The hosts' reference kernels add up all int8 values into one number.
-        _row("SUM", "reduce_sum", 2, params.reduction, "value axes", types=NUMBERS),
+        _row("SUM", "reduce_sum", 2, params.summed, "value axes", need.RESCALED, short=True),
         _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index", types=NUMBERS),
         _row("TILE", "tile", 3, None, "value repeats", **moved),
         _row(

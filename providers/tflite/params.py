@@ -174,6 +174,13 @@ block = members("tgl_block_params", block="size")
 gelu = members("tgl_gelu_params", "approximate")
 
 
+def summed(node: RawNode) -> dict[str, Any]:
+    """Returns the attributes of SUM, and `in_16_bits` where hosts add up int16 as int16:
+    tflite-runtime does, and fails for other scales of the result."""
+    narrow = node.result() == "i16" and not _rounds_once(node)
+    return reduction(node) | _unusual(in_16_bits=narrow)
+
+
 def leaky_relu(node: RawNode) -> dict[str, Any]:
     """Returns alpha, and `negates` where hosts multiply quantized numbers by the magnitude of a
     negative one, and negate the rounded product."""
@@ -182,7 +189,7 @@ def leaky_relu(node: RawNode) -> dict[str, Any]:
     return {"alpha": alpha, "negates": True} if negates else {"alpha": alpha}
 
 
-def inverse_root(node: RawNode) -> dict[str, Any]:
+def root(node: RawNode) -> dict[str, Any]:
     """Returns `raises` where hosts refuse negative numbers, which they do in quantized tensors."""
     return {"raises": True} if node.result() in ("i8", "i16") else {}
 

@@ -136,10 +136,11 @@ def test_how_int16_is_computed() -> None:
     assert names == {*REWRITES}
     made = {name: where(partial(_made_by, name)) for name in names}
     assert made["layer"] == LAYERS - {"conv_3d"}
-    assert made["table"] == {"exp", "log", "logistic", "rsqrt", "tanh"}
+    assert made["table"] == {"exp", "gelu", "log", "logistic", "rsqrt", "sqrt", "tanh"}
     assert made["table"] == where(lambda row: row.short and row.short.table)
     assert made["mean"] == {"mean"} and made["average"] == {"average_pool_2d"}
-    assert made["shares"] == {"softmax"}
+    assert made["shares"] == {"softmax"} and made["product"] == {"matmul"}
+    assert made["sum"] == {"reduce_sum"} == where(lambda row: row.short and row.short.bytes)
 
 
 def test_what_becomes_of_errors() -> None:
@@ -177,7 +178,7 @@ def test_what_becomes_of_errors() -> None:
 
 
 def test_what_holds_in_8_bits() -> None:
-    alike = {"average_pool_2d", "resize_bilinear", "reduce_max", "reduce_min"}
+    alike = {"average_pool_2d", "resize_bilinear", "reduce_max", "reduce_min", "where"}
     assert where(lambda row: row.same_quantization) == alike
 
 

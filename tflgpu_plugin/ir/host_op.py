@@ -33,10 +33,13 @@ ROLES: Mapping[str, Role] = (
     dict.fromkeys(("value", "slope", "updates"), Role(typed=True))
     | dict.fromkeys(("weights", "recurrent_weights", "projection_weights", "peepholes"), Role())
     | dict.fromkeys(
-        ("bias", "biases", "projection_bias", "scale", "scales", "fill", "like"), Role()
+        ("bias", "biases", "projection_bias", "scale", "scales", "fill", "like", "narrow_slope"),
+        Role(),
     )
     | dict.fromkeys(("zero_point", "zero_points", "mean", "variance", "low", "high"), Role())
-    | dict.fromkeys(("condition", "state", "past", "ratio", "training_mode"), Role())
+    | dict.fromkeys(
+        ("narrow_slope", "condition", "state", "past", "ratio", "training_mode"), Role()
+    )
     | {"channel_bias": Role(extents="list"), "padding_value": Role(extents="one")}
     | dict.fromkeys(("index", "mask"), Role(integer=True))
     | {"threshold": Role(extents="one")}

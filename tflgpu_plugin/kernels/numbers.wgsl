@@ -248,12 +248,24 @@ fn high_16(a: vec4i, b: i32) -> vec4i {
   let product = a * b;
   return (product + select(vec4i(-16383i), vec4i(16384i), product >= vec4i(0))) / vec4i(32768i);
 }
-// Bilinear interpolation of integers at four points with weights in units of 1 / 1024: to nearest, halves away from zero.
-fn whole_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
+// The sum of integers at four points, with weights in units of 1 / 1024 on each axis.
+fn weighed(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4i {
   let left = a * (1024i - part.x) + b * part.x;
   let right = c * (1024i - part.x) + d * part.x;
-  let sum = left * (1024i - part.y) + right * part.y;
+  return left * (1024i - part.y) + right * part.y;
+}
+// Bilinear interpolation of integers of 8 bits: to nearest, halves away from zero.
+fn whole_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
+  let sum = weighed(a, b, c, d, part);
   return vec4f((sum + select(vec4i(-524288i), vec4i(524288i), sum > vec4i(0))) / vec4i(1048576i));
+}
+// The same of 16 bits. The sum of the upper bytes and that of the lower ones give its 256th part, rounded down.
+fn wide_between(a: vec4i, b: vec4i, c: vec4i, d: vec4i, part: vec2i) -> vec4f {
+  let by = vec4u(8u);
+  let low = weighed(a & vec4i(255i), b & vec4i(255i), c & vec4i(255i), d & vec4i(255i), part);
+  let sum = weighed(a >> by, b >> by, c >> by, d >> by, part) + (low >> by);
+  let less = select(vec4i(), vec4i(1i), (sum < vec4i()) & ((low & vec4i(255i)) == vec4i()));
+  return vec4f((sum + vec4i(2048i) - less) >> vec4u(12u));
 }
 fn cut_16(v: vec4i) -> vec4i { return clamp(v, vec4i(-32768i), vec4i(32767i)); }
 // The quantized sum of onnxruntime's MLAS (qladd.cpp): stored integers times factors in float32. a and b hold scale, zero point

@@ -1,9 +1,9 @@
 // Bilinear resize: one thread per output pixel and `chunk` channel slices, so that the coordinates of a pixel are computed
-// once. They are rounded as on hosts, so that results are, too. 8-bit numbers are interpolated as in TFLite's reference kernels:
-// int8 with integers; uint8 in float32, with a half added before truncation.
+// once. They are rounded as on hosts, so that results are, too. Stored numbers are interpolated as in TFLite's reference kernels:
+// int8 and int16 with integers; uint8 in float32, with a half added before truncation.
 //
 // Variant: rule, the coordinates' (ten_bits: integers with 10 fractional bits; step, step_centers, step_corners: as in TFLite;
-// others: as in ONNX); scaled, with factors as parameters, not the ratio of the extents; whole, the type of 8-bit numbers;
+// others: as in ONNX); scaled, with factors as parameters, not the ratio of the extents; whole, the type of stored numbers;
 // nearest, the rounding to one pixel, where coordinates within 1e-6 of the middle count as ties, as on hosts.
 {% if rule == "ten_bits" %}
 fn neighbours(index: u32, step: u32, start: i32, extent: u32) -> vec3f {
@@ -84,8 +84,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
     let b = units_in(load_x(at + lower + left), p.scale) + p.zero;
     let c = units_in(load_x(at + upper + right), p.scale) + p.zero;
     let d = units_in(load_x(at + lower + right), p.scale) + p.zero;
-{% if whole == "i8" %}
-    let n = whole_between(vec4i(a), vec4i(b), vec4i(c), vec4i(d), vec2i(vec2f(y.z, x.z) * 1024.0));
+{% if whole in ("i8", "i16") %}
+    let n = {{ "wide" if whole == "i16" else "whole" }}_between(vec4i(a), vec4i(b), vec4i(c), vec4i(d), vec2i(vec2f(y.z, x.z) * 1024.0));
 {% else %}
     let n = floor(a * (1.0 - y.z) * (1.0 - x.z) + b * y.z * (1.0 - x.z)
       + c * (1.0 - y.z) * x.z + d * y.z * x.z + 0.5);

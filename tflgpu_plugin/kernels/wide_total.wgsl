@@ -1,7 +1,7 @@
 // The total of the parts of an int16 layer, times a factor: 64-bit integers in two words, products in limbs of 16 bits.
 //
 // Variant:
-//   parts  number of parts
+//   places  the digit of each part
 //   limbs  limbs of a factor: 1 or 4
 //   away   halves are rounded away from zero, not up
 fn negated(n: vec2u) -> vec2u { return vec2u(~n.x + 1u, ~n.y + select(0u, 1u, n.x == 0u)); }
@@ -49,14 +49,15 @@ fn scaled_total(n: vec2u, by: vec2u, right: u32) -> i32 {
   let q = (i / p.spatial) % p.slices;
   var low = bitcast<vec4u>(load_rows(q));
   var high = bitcast<vec4u>(load_rows(q + p.row));
-{% for k in range(parts) %}
+{% for place in places %}
+{% set k = loop.index0 %}
   let n{{ k }} = vec4i(round(load_x{{ k }}(i)));
-{% if k == 0 %}
+{% if place == 0 %}
   let part{{ k }} = bitcast<vec4u>(n{{ k }});
   let sign{{ k }} = bitcast<vec4u>(n{{ k }} >> vec4u(31u));
 {% else %}
-  let part{{ k }} = bitcast<vec4u>(n{{ k }}) << vec4u({{ k }}u * p.bits);
-  let sign{{ k }} = bitcast<vec4u>(n{{ k }} >> vec4u(32u - {{ k }}u * p.bits));
+  let part{{ k }} = bitcast<vec4u>(n{{ k }}) << vec4u({{ place }}u * p.bits);
+  let sign{{ k }} = bitcast<vec4u>(n{{ k }} >> vec4u(32u - {{ place }}u * p.bits));
 {% endif %}
   low += part{{ k }};
   high += sign{{ k }} + select(vec4u(0u), vec4u(1u), low < part{{ k }});

@@ -342,6 +342,7 @@ OPS = (
         integers=Integers(CHOICE),
         unknown=CHOOSES,
         operands="xxx",
+        same_quantization=True,
         meaning=np.where,
     ),
 )

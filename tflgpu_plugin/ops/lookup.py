@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
+from math import erfc, pi
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,33 @@ def interpolated(
             return populated(lambda values: function(values, y), x, 0, y)
 
     return made
+
+
+@tabled
+def gelu(graph: Graph, node: Node) -> Array:
+    """Returns the interpolated results of `GeluTransform` or `GeluTransformApproximate` of
+    tensorflow/lite/kernels/internal/reference/gelu.h."""
+    approximate = bool(node.attributes.get("approximate"))
+    return interpolated(_gelu_tanh if approximate else _gelu)(graph, node)
+
+
+def _gelu(values: Array, unit: np.float32) -> Array:
+    sides = [Single(erfc(side)) for side in (values * Single(-(0.5**0.5))).tolist()]
+    return np.asarray(Single(0.5) * values * np.array(sides, Single))
+
+
+def _gelu_tanh(values: Array, unit: np.float32) -> Array:
+    inner = Single((2 / pi) ** 0.5) * (values + Single(0.044715) * values * values * values)
+    curve = np.tanh(inner.astype(np.float64)).astype(Single)
+    return np.asarray(Single(0.5) * values * (Single(1) + curve))
+
+
+@tabled
+def root(graph: Graph, node: Node) -> Array:
+    """Returns square roots, which hosts truncate to stored numbers; those of negative numbers are
+    0, for which hosts fail."""
+    x, y = (Single(scale) for scale in _scales(graph, node))
+    return np.asarray(np.trunc(np.sqrt(np.maximum(numbers(), 0).astype(Single) * x) / y))
 
 
 def populated(function: Callable[[Array], Array], x: Any, zero: int, y: Any) -> Array:

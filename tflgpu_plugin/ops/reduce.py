@@ -159,12 +159,12 @@ MEANINGS: Mapping[str, Numpy] = {
 }  # fmt: skip
 
 
-def refuse_short_mean(graph: Graph, node: Node) -> Refusal | None:
-    """Refuses means of int16 whose sums may exceed int32, in which hosts compute them."""
+def refuse_short(graph: Graph, node: Node) -> Refusal | None:
+    """Refuses means and sums of int16 that may exceed int32, in which hosts compute them."""
     shape = graph.shape(node.operand())
     if prod(shape[axis] for axis in reduced_axes(graph, node)) < 1 << 16:
         return None
-    said = "Means of 65,536 numbers of int16 or more are not supported."
+    said = "Means and sums of 65,536 numbers of int16 or more are not supported."
     return Refusal("quantization.unsupported", said)
 
 
@@ -185,8 +185,8 @@ ATTRIBUTES = "keep_dims! saturates unchecked"
 OPS = (
     # Errors of either sign average out, also in a sum, which is n times the mean.
     replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages,
-                 short=Short("mean", refuse_short_mean)), refuse=refuse_mean, types=("f32", "i32")),
-    _row("reduce_sum", errors=AVERAGED),
+                 short=Short("mean", refuse_short)), refuse=refuse_mean, types=("f32", "i32")),
+    _row("reduce_sum", errors=AVERAGED, short=Short("sum", refuse_short, bytes=True)),
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
     *(_row(name) for name in ("reduce_prod", "reduce_l1", "reduce_l2", "reduce_log_sum")),

@@ -30,6 +30,7 @@ from tflgpu_plugin.ops.views import View, taken
 from tflgpu_plugin.ops.window import slices_per_thread
 
 MAX_EXTENT = 1 << 24  # up to which integers are exact in float32
+TEN_BITS = ("i8", "i16")  # types whose coordinates have 10 fractional bits
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners"),
@@ -69,8 +70,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         said = "Integers are resized with the mode nearest only, and within the input."
         return Refusal("attribute.unsupported", said)
     most = MAX_EXTENT
-    if node.op == "resize_bilinear" and graph.tensors[node.operand()].dtype == "i8":
-        most >>= 4  # coordinates have 10 fractional bits
+    if node.op == "resize_bilinear" and graph.tensors[node.operand()].dtype in TEN_BITS:
+        most >>= 4
     if any(extent > most for extent in shape):
         return Refusal("shape.too_large", f"Resizing takes extents up to {most:,}.")
     return None
@@ -101,7 +102,7 @@ def lower(low: Lowering, node: Node) -> None:
     kinds = {"align_corners": "step_corners", "half_pixel_centers": "step_centers"}
     rule = next((kind for name, kind in kinds.items() if node.attributes[name]), "step")
     whole = given if quantization.quantized(given) and quantization.alike(given, result) else None
-    _between(low, node, "ten_bits" if given.dtype == "i8" else rule, stored=whole)
+    _between(low, node, "ten_bits" if given.dtype in TEN_BITS else rule, stored=whole)
 
 
 def _axes(graph: Graph, node: Node) -> list[tuple[int, int]]:
@@ -125,7 +126,7 @@ def _between(
     stored: Tensor | None = None, nearest: str = "",
 ) -> None:  # fmt: skip
     """Records the launch that interpolates each pixel between four neighbours or, with `nearest`,
-    takes the one that this rounding selects. `rule` names the coordinate mode; `stored` is an 8-bit
+    takes the one that this rounding selects. `rule` names the coordinate mode; `stored` is a
     tensor whose stored numbers hosts interpolate."""
     (height, out_height), (width, out_width) = _axes(low.graph, node)
     out = low.geometry(node.outputs[0])

@@ -94,11 +94,13 @@ class Short(NamedTuple):
     """How hosts compute an op over quantized int16. `rewrite`: the name of the rewrite that makes
     its nodes (see `passes.quant.short`; empty: only `quantize` does). `refuse(graph, node)` returns
     the refusal of a node that the hosts' arithmetic or ours does not take. `table(graph, node)`
-    returns the hosts' results for all int16 numbers, as stored numbers (see `ops.lookup`)."""
+    returns the hosts' results for all int16 numbers, as stored numbers (see `ops.lookup`).
+    `bytes`: the same holds for 8 bits."""
 
     rewrite: str = ""
     refuse: Callable[[Graph, Node], Refusal | None] = lambda graph, node: None
     table: Callable[[Graph, Node], Array] | None = None
+    bytes: bool = False
 
 
 def unplanned(

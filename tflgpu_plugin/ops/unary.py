@@ -135,7 +135,7 @@ LIMITED = {
 LIMITS = tuple(LIMITED)
 ATTRIBUTES = {
     name: " ".join(f"{parameter}?" for parameter, _ in given) for name, given in PARAMETERS.items()
-} | {"gelu": "approximate", "leaky_relu": "alpha? negates", "rsqrt": "raises"}
+} | {"gelu": "approximate", "leaky_relu": "alpha? negates", "rsqrt": "raises", "sqrt": "raises"}
 OPS = (
     limit("relu", 0.0, inf, GATE),
     limit("relu6", 0.0, 6.0, GATE),
@@ -152,7 +152,7 @@ OPS = (
     row("square", "elementwise", whole="v * v", checked=True, meaning=np.square),
     row("cube", "elementwise", whole="v * v * v", checked=True, meaning=cubed, inexact=True),
     row("shrink", "elementwise"),
-    row("sqrt", "function", meaning=np.sqrt),
+    row("sqrt", "function", short=lookup.root, meaning=np.sqrt),
     row("reciprocal", "function", meaning=inverse),
     *(row(name, "function") for name in FUNCTION),
     row("rsqrt", "function", quantize=quantized.inverse_root, short=lookup.inverse_root),
@@ -165,7 +165,7 @@ OPS = (
     *(row(name, errors=GATE) for name in ("softplus", "mish", "gelu_tanh")),
     row("exp", short=lookup.exp),
     *(row(name) for name in ("sinh", "cosh")),
-    row("gelu", errors=GATE, decompose=decompose_gelu),
+    row("gelu", errors=GATE, short=lookup.gelu, decompose=decompose_gelu),
     # These change the type, so they cannot be fused into another op.
     row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),
     row("is_infinite", "exact", ("f32", "bool"), as_epilogue=None),

@@ -1,7 +1,9 @@
-"""`wide_total(rows [5, channels], sums...): bits, numbers, away` computes a layer of int16 values
-and int8 weights from the sums of its parts, as hosts do in 64 bits.
+"""`wide_total(rows [5, channels], sums...): bits, numbers, away, places` computes a layer of int16
+values and int8 weights, or a product of int16 matrices, from the sums of its parts, as hosts do in
+64 bits.
 
-Part k has the sums of products with digit k of the values, as integers; digits have `bits` bits.
+Part k has the sums of products with digit k of the values, as integers, or with digits whose
+numbers add up to `places[k]`; digits have `bits` bits.
 Their total and a bias are multiplied by an integer, divided by a power of two and rounded: halves
 up (`MultiplyByQuantizedMultiplier` of tensorflow/lite/kernels/internal/common.cc, which has 15 bits
 of the factor), or `away` from zero (as products in float64 of
@@ -29,6 +31,7 @@ from tflgpu_plugin.ir.quantization import (
     fixed_point,
     parameters,
     quantized,
+    scales,
 )
 from tflgpu_plugin.ops.lowering import Kernel, Lowering
 from tflgpu_plugin.ops.quantized import row
@@ -38,6 +41,7 @@ SIZE = 16  # bits of a number
 DIGITS = (8, 4)  # bits that a digit may have, fewest digits first
 FRACTION = 53  # bits of float64
 LAST_SHIFT = 46  # largest power of two for a factor of 15 bits
+DEEPEST = EXACT_INTEGERS >> 14  # products of two digits of 8 bits
 
 
 class Layer(NamedTuple):
@@ -121,6 +125,34 @@ def refuse_layer(graph: Graph, node: Node, axis: int) -> Refusal | None:
     return None
 
 
+def product_rows(graph: Graph, node: Node) -> Array | None:
+    """Returns the rows of a product of int16 matrices; None where hosts compute with several scales
+    or factors that the device cannot."""
+    given = scales(graph.tensors[node.operand(k)] for k in (0, 1))
+    if given is None or len(given) != 2:
+        return None
+    factor = np.float64(given[0] * given[1]) / parameters(graph.tensors[node.outputs[0]])[0]
+    number, power = reduced(np.array([factor]))
+    if not 1 <= power[0] <= LAST_SHIFT:
+        return None
+    columns = graph.shape(node.outputs[0])[-1]
+    rows = [half for n in (np.zeros(1), number) for half in _halves(n.astype(np.int64), columns)]
+    return np.asarray(np.stack([*rows, np.broadcast_to(power, columns).astype(np.int32)]))
+
+
+def refuse_product(graph: Graph, node: Node) -> Refusal | None:
+    """Products of two int16 matrices, whose sums can be computed exactly."""
+    operands = [graph.tensors[node.operand(k)] for k in (0, 1)]
+    if not all(map(short, operands)):
+        said = "A product of int16 needs two matrices of int16."
+        return Refusal("dtype.mismatch", said)
+    depth = operands[0].shape[-2 if node.attributes.get("transpose_a") else -1]
+    if depth > DEEPEST or product_rows(graph, node) is None:
+        said = f"Products of int16 need one scale each, and sums of up to {DEEPEST:,} products."
+        return Refusal("quantization.unsupported", said)
+    return None
+
+
 def layers(axis: int) -> Short:
     """Returns the trait of a row for its layers over int16; `axis` is that of the outputs in the
     weights."""
@@ -132,11 +164,16 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires digits of 4 or 8 bits."""
-    if node.attributes["bits"] in DIGITS:
+    """Requires digits of 4 or 8 bits, at places within 32 bits."""
+    bits = node.attributes["bits"]
+    if bits in DIGITS and all(0 <= place * bits < 32 for place in _places(node)):
         return None
-    said = f"Digits of {node.attributes['bits']} bits are not supported."
+    said = f"Digits of {bits} bits at {list(_places(node))} are not supported."
     return Refusal("attribute.unsupported", said)
+
+
+def _places(node: Node) -> tuple[int, ...]:
+    return tuple(node.attributes.get("places", range(len(node.inputs) - 1)))
 
 
 def lower(low: Lowering, node: Node) -> None:
@@ -149,7 +186,7 @@ def lower(low: Lowering, node: Node) -> None:
             "wide_total",
             {"bits": bits, "unit": float(unit), "least": float(least), "most": float(most),
              "row": low.geometry(node.outputs[0]).slices},
-            {"parts": len(parts), "away": away, "limbs": 4 if away else 1},
+            {"places": _places(node), "away": away, "limbs": 4 if away else 1},
         ),
         node,
         {"rows": low.stored(rows)} | {f"x{k}": low.stored(part) for k, part in enumerate(parts)},

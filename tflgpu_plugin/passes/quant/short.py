@@ -1,4 +1,5 @@
-"""Computes ops on int16 tensors as hosts do, by the rewrite that an op's row names."""
+"""Computes ops on int16 tensors, and some on int8 tensors, as hosts do, by the rewrite that an op's
+row names."""
 
 from __future__ import annotations
 
@@ -16,11 +17,12 @@ Rewrite = Callable[[Rewriter, Graph, Node, Levels], list[Node] | None]
 
 
 def rewritten(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
-    """Returns the nodes that compute a node over int16, whose epilogue is a bias at most; None for
-    nodes over other types, or without a rewrite."""
+    """Returns the nodes that compute a node over int16 (or 8 bits, if its row says so), whose
+    epilogue is a bias at most; None for nodes over other types, or without a rewrite."""
     row = ops.rows()[node.op].short
     rewrite = REWRITES.get(row.rewrite) if row else None
-    if rewrite is None or not short(e.tensors[node.operand()]):
+    suits = quantization.quantized if row and row.bytes else short
+    if rewrite is None or not any(t is not None and suits(e.tensors[t]) for t in node.inputs):
         return None
     if node.epilogue and rewrite is not wide_sums.split:
         return None
@@ -43,7 +45,9 @@ def _looked_up(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[No
 
 REWRITES: Mapping[str, Rewrite] = {
     "layer": wide_sums.split,
+    "product": wide_sums.product,
     "mean": wide_sums.mean,
+    "sum": wide_sums.total,
     "average": wide_sums.average,
     "shares": short_softmax.split,
     "table": _looked_up,

@@ -4,6 +4,7 @@ up the sums (`ops.wide_total`)."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from math import prod
 
@@ -40,13 +41,9 @@ def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
         raise ValueError("a layer over int16 that is not exact")
     constant = e.add(requantize.retyped(held, numbers.astype(np.int16)))
     made, sums = [], []
-    scale, _ = quantization.parameters(e.tensors[node.operand()])
-    digits = wide_total.SIZE // found.bits
-    for place in range(digits):
-        last = float(place == digits - 1)
-        numbers_of = (scale, float(place * found.bits), float(found.bits), last)
-        digit = e.add(_real(e, node.operand()))
-        made.append(e.node("digit", (node.operand(),), (digit,), [node], numbers=numbers_of))
+    for place in range(wide_total.SIZE // found.bits):
+        made.append(_digit(e, node, 0, place * found.bits, found.bits))
+        (digit,) = made[-1].outputs
         sums.append(e.add(_real(e, node.outputs[0])))
         part = e.node(node.op, (digit, constant), (sums[-1],), [node], **node.attributes)
         made.append(replace(part, epilogue=(WHOLE,)))
@@ -58,34 +55,80 @@ def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
     return made
 
 
+def product(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
+    """Returns the nodes of a product of two int16 matrices: one product for each pair of digits.
+    Raises ValueError for a product that `support` should have refused."""
+    table, bits = wide_total.product_rows(graph, node), max(wide_total.DIGITS)
+    if table is None:
+        raise ValueError("a product over int16 that is not exact")
+    made, sums, places = [], [], []
+    digits = [[_digit(e, node, k, place * bits, bits) for place in (0, 1)] for k in (0, 1)]
+    for (first, left), (second, right) in itertools.product(*map(enumerate, digits)):
+        places.append(first + second)
+        sums.append(e.add(_real(e, node.outputs[0])))
+        part = e.node(node.op, (*left.outputs, *right.outputs), (sums[-1],), [node],
+                      **node.attributes)  # fmt: skip
+        made.append(replace(part, epilogue=(WHOLE,)))
+    rows = e.constant(table, dtype="i32", name="requantization")
+    attributes = {"bits": bits, "numbers": (levels.scale, levels.least, levels.most),
+                  "places": tuple(places)}  # fmt: skip
+    total = replace(node, op="wide_total", inputs=(rows, *sums), attributes=attributes, epilogue=())
+    return [*itertools.chain(*digits), *made, total]
+
+
+def _digit(e: Rewriter, node: Node, operand: int, before: int, bits: int) -> Node:
+    """Returns the node that makes a digit of an operand, after so many bits."""
+    given = node.operand(operand)
+    scale, _ = quantization.parameters(e.tensors[given])
+    numbers = (scale, float(before), float(bits), float(before + bits == wide_total.SIZE))
+    digit = e.add(_real(e, given))
+    return e.node("digit", (given,), (digit,), [node], numbers=numbers)
+
+
 def _integers(e: Rewriter, node: Node) -> Node:
     """Returns the node that makes integers of int16 values."""
-    scale, _ = quantization.parameters(e.tensors[node.operand()])
-    numbers = e.add(_real(e, node.operand()))
-    whole = (scale, 0.0, float(wide_total.SIZE), 1.0)
-    return e.node("digit", (node.operand(),), (numbers,), [node], numbers=whole)
+    return _digit(e, node, 0, 0, wide_total.SIZE)
 
 
 def mean(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
     """Returns the nodes of a mean of int16, summed in int32 as in hosts."""
-    first = _integers(e, node)
     scale, _ = quantization.parameters(e.tensors[node.operand()])
     axes = reduced_axes(graph, node)
     count = prod(graph.shape(node.operand())[axis] for axis in axes)
     fraction, shift = requantize.mean_factor(scale / levels.scale, count)
-    given, total = (
+    factor = (1.0, *map(float, divmod(fraction, FACTOR_UNIT)), float(shift), levels.scale)
+    limits = EpilogueOp("clip", None, (levels.least * levels.scale, levels.most * levels.scale))
+    summed = _in_int32(e, node)
+    rescaled = replace(node, op="times_factor", inputs=summed[-1].outputs,
+                       attributes={"numbers": factor}, epilogue=(limits,))  # fmt: skip
+    return [*summed, rescaled]
+
+
+def total(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
+    """Returns the nodes of a sum of stored numbers, which hosts add in int32 and rescale in
+    float32; None for results that round half to even, which hosts compute from real numbers."""
+    if quantization.even(e.tensors[node.outputs[0]]):
+        return None
+    scale, _ = quantization.parameters(e.tensors[node.operand()])
+    factor = e.constant(np.float32(scale) / np.float32(levels.scale))
+    summed, real = _in_int32(e, node), e.add(_real(e, node.outputs[0]))
+    steps = (EpilogueOp("fake_quant", None, (1.0, levels.least, levels.most, 1.0, 0.0)),
+             EpilogueOp("mul", None, (levels.scale,)))  # fmt: skip
+    rescaled = replace(node, op="mul", inputs=(real, factor), attributes={}, epilogue=steps)
+    return [*summed, e.node("cast", summed[-1].outputs, (real,), [node]), rescaled]
+
+
+def _in_int32(e: Rewriter, node: Node) -> list[Node]:
+    """Returns the nodes that add stored numbers in int32."""
+    first = _integers(e, node)
+    given, found = (
         e.add(replace(_real(e, tensor), dtype="i32"))
         for tensor in (first.outputs[0], node.outputs[0])
     )
-    factor = (1.0, *map(float, divmod(fraction, FACTOR_UNIT)), float(shift), levels.scale)
-    limits = EpilogueOp("clip", None, (levels.least * levels.scale, levels.most * levels.scale))
-    rescaled = replace(node, op="times_factor", inputs=(total,), attributes={"numbers": factor},
-                       epilogue=(limits,))  # fmt: skip
     return [
         first,
         e.node("cast", first.outputs, (given,), [node]),
-        e.node("reduce_sum", (given, *node.inputs[1:]), (total,), [node], **node.attributes),
-        rescaled,
+        e.node("reduce_sum", (given, *node.inputs[1:]), (found,), [node], **node.attributes),
     ]
 
 
