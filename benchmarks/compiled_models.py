@@ -20,7 +20,7 @@ import numpy as np
 
 from conformance.models.tflite import Model
 from tflgpu_plugin.demo import network
-from tflgpu_plugin.harness import hosts
+from tflgpu_plugin.harness import compiled as buffers, hosts
 
 FRONTENDS = (hosts.COMPILED, "ai-edge-litert")
 
@@ -35,13 +35,17 @@ def compiled(one: Any, feed: Sequence[Any]) -> Callable[[], object]:
     like an interpreter."""
     model, outputs = one.model, one.get_output_details()
     given, taken = model.create_input_buffers(0), model.create_output_buffers(0)
-    kinds = [(int(np.prod(out["shape"])), out["dtype"]) for out in outputs]
+    kinds = [(int(np.prod(out["shape"])), np.dtype(out["dtype"])) for out in outputs]
+    sent = [buffers.as_taken(value) for value in feed]
+    plain = all(kind.name in buffers.TAKEN for _, kind in kinds)
 
     def run() -> object:
-        for buffer, value in zip(given, feed, strict=True):
+        for buffer, value in zip(given, sent, strict=True):
             buffer.write(value)
         model.run_by_index(0, given, taken)
-        return [buffer.read(*kind) for buffer, kind in zip(taken, kinds, strict=True)]
+        if plain:
+            return [buffer.read(*kind) for buffer, kind in zip(taken, kinds, strict=True)]
+        return [buffers.read(buffer, *kind) for buffer, kind in zip(taken, kinds, strict=True)]
 
     return run
 

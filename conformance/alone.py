@@ -44,7 +44,11 @@ def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
 
 
 def mark(made: Any) -> None:
-    """Fills the results of all delegates of an allocated interpreter."""
+    """Fills the results of all delegates of an allocated interpreter, or of a compiled model, whose
+    inner tensors cannot be had, its outputs."""
+    if hasattr(made, "fill_outputs"):
+        made.fill_outputs(MARK)
+        return
     for _, written in delegates(made):
         for tensor in written:
             made.tensor(tensor)()[...] = MARK

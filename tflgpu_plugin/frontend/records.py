@@ -236,8 +236,7 @@ class PlacedPartition:
     @property
     def dead(self) -> bool:
         """Whether the host has had the native object and has freed it."""
-        state = self.state()
-        return bool(state.times_freed) and not state.live
+        return bool((state := self.state()).times_freed) and not state.live
 
     def release(self) -> None:
         """Releases the native object and the data for plans of other shapes."""

@@ -32,6 +32,21 @@ EMPTY = "TensorBuffer must have all static dimensions"
 TAKEN = ("float32", "float16", "int32", "int8", "uint8", "bool")
 
 
+def as_taken(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Returns an array as buffers take it: of one of their types, or as bytes."""
+    return array if array.dtype.name in TAKEN else array.view(np.uint8)
+
+
+def read(buffer: Any, count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Returns so many elements of a buffer, of any type."""
+    found: npt.NDArray[Any] = (
+        buffer.read(count, kind)
+        if kind.name in TAKEN
+        else buffer.read(count * kind.itemsize, np.uint8).view(kind)
+    )
+    return found
+
+
 class Accelerator:
     """Stands in for the delegate that `load_delegate` returns: it holds the environment whose
     options a compiled model is made with. The report belongs to that model."""
@@ -145,8 +160,7 @@ class Compiled:
         self._outputs = dict(zip(outputs, made, strict=True))
 
     def set_tensor(self, index: int, value: npt.ArrayLike) -> None:
-        array = np.ascontiguousarray(value)
-        self._inputs[index].write(array if array.dtype.name in TAKEN else array.view(np.uint8))
+        self._inputs[index].write(as_taken(np.ascontiguousarray(value)))
 
     def invoke(self) -> None:
         inputs, outputs = self._ports
@@ -166,13 +180,13 @@ class Compiled:
     def get_tensor(self, index: int) -> npt.NDArray[Any]:
         detail = next(one for one in self.get_output_details() if one["index"] == index)
         count, kind = int(np.prod(detail["shape"])), np.dtype(detail["dtype"])
-        buffer = self._outputs[index]
-        if kind.name in TAKEN:
-            values = buffer.read(count, kind)
-        else:
-            values = buffer.read(count * kind.itemsize, np.uint8).view(kind)
-        found: npt.NDArray[Any] = values.reshape(detail["shape"])
-        return found
+        return read(self._outputs[index], count, kind).reshape(detail["shape"])
+
+    def fill_outputs(self, value: float) -> None:
+        """Writes this number to all elements of the outputs."""
+        for one in self.get_output_details():
+            full = np.full(one["shape"], value, one["dtype"])
+            self._outputs[one["index"]].write(as_taken(full))
 
     def reset_all_variables(self) -> None:
         """Makes the model anew: a compiled model has no other way to a new state."""

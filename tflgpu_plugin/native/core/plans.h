@@ -44,7 +44,7 @@ struct tg_partition {
   tgi_plans plans;
   tgi_habit **habits;              /* one per output if the host keeps tensors on the GPU, else NULL */
   atomic_uint live, times_freed;
-  char failure[TG_FAILURE_BYTES];  /* why the last of the failures was one; under tgi_lock */
+  char failure[sizeof ((tg_partition_state *)NULL)->failure];   /* why the last of the failures was one; under tgi_lock */
   atomic_ullong runs, host_runs, failures, uploaded, downloaded, last_nanoseconds, device_inputs;
 };
 

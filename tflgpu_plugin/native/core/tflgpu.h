@@ -236,17 +236,14 @@ int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error
 /* Takes over the plans of another partition with the same inputs, outputs and states, which the host has replaced by this one. */
 void tg_partition_adopt(tg_partition *partition, tg_partition *from);
 
-enum { TG_FAILURE_BYTES = 1024 };
-
 typedef struct tg_partition_state {
   uint32_t live;                   /* whether the host has its kernel or fused node */
   uint32_t times_freed;            /* how often the host has freed that */
   uint64_t runs, failures;         /* runs on the GPU; runs that failed there and on the host's kernels */
   uint64_t host_runs;              /* runs on the host's own kernels instead of the GPU */
-  uint64_t uploaded_bytes, downloaded_bytes;
-  uint64_t last_nanoseconds;
+  uint64_t uploaded_bytes, downloaded_bytes, last_nanoseconds;
   uint64_t device_inputs;          /* inputs of all runs that came from another partition, on the device */
-  char failure[TG_FAILURE_BYTES]; /* why the last of the failures was one; "" without any */
+  char failure[1024];              /* why the last of the failures was one; "" without any */
 } tg_partition_state;
 void tg_partition_get_state(tg_partition *partition, tg_partition_state *out);
 /* The buffers of all plans of these partitions, each counted once. */
