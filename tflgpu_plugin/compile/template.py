@@ -8,7 +8,7 @@ there is a capacity, and a guard that the size does not exceed it."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -27,7 +27,7 @@ from tflgpu_plugin.ir.plan import (
     Port,
     Symbols,
 )  # fmt: skip
-from tflgpu_plugin.ir.polynomial import Atom, Evaluation, Guard, Terms
+from tflgpu_plugin.ir.polynomial import Atom, Evaluation, Terms
 from tflgpu_plugin.ir.symbolic import Word
 
 KINDS = {"eq": "zero", "ne": "not_zero", "ge": "not_negative"}
@@ -58,7 +58,8 @@ class Template:
     """A plan whose numbers may be symbolic, made in `trace`. `words` are the symbolic uniforms:
     (byte offset, number). `alive` holds the lifetimes and sizes of the tensors in pools, and
     `pools` the pool of each tensor. The offset of a tensor in its pool is a symbol, too, named
-    ("offset", tensor): it is determined when the template is settled."""
+    ("offset", tensor): it is determined when the template is settled. `tables` are those made so
+    far, by place."""
 
     plan: Plan
     trace: Trace
@@ -66,6 +67,7 @@ class Template:
     alive: Mapping[int, Life]
     pools: Mapping[int, int]
     buffers: Sequence[int]  # of each pool
+    tables: dict[object, _Tables] = field(default_factory=dict, repr=False, compare=False)
 
     def fits(self, symbols: Mapping[int, int]) -> bool:
         """Whether the plan holds for these values of the symbols, possibly with larger buffers."""
@@ -81,19 +83,17 @@ class Template:
         """Returns the plan for these values of the symbols. Its buffers also suffice for each of
         the `rooms`, which are other values of the symbols."""
         now, wide = Values(self.trace, symbols), [Values(self.trace, room) for room in rooms]
-        guards = self.trace.conditions
+        known = dict[Any, int]()
 
         def capacity(number: Any) -> int:
             most: int = max(now.of(number), *(values.size(number) for values in wide))
             if isinstance(number, Extent):
-                left = most - number
-                assert isinstance(left, Extent)
-                guards.append(Guard("ge", left.terms))
+                known["most", number.terms] = most
             return most
 
         alive = {t: replace(life, size=capacity(life.size)) for t, life in self.alive.items()}
         offsets, sizes = memory.offsets_in_pools(alive, self.pools)
-        known = {("offset", tensor): offset for tensor, offset in offsets.items()}
+        known.update((("offset", tensor), offset) for tensor, offset in offsets.items())
         now = Values(self.trace, {**symbols, **known})
         sized = dict(zip(self.buffers, sizes, strict=True))
         buffers = tuple(
@@ -102,7 +102,10 @@ class Template:
             )
             for k, b in enumerate(self.plan.buffers)
         )
-        return self._numbers(now, buffers, _tables(self, known, dict.fromkeys(guards), places))
+        if (key := tuple(places)) not in self.tables:
+            limited = [terms for of, terms in known if of == "most"]
+            self.tables[key] = _tables(self, limited, places)
+        return self._numbers(now, buffers, self.tables[key].of(known))
 
     def _numbers(self, now: Values, buffers: tuple[Buffer, ...], symbols: Symbols) -> Plan:
         """Returns the plan with values in place of symbolic numbers."""
@@ -138,13 +141,27 @@ def _kind(number: Any) -> str:
     return number.kind if isinstance(number, Word) else "u32"
 
 
+@dataclass(frozen=True)
+class _Tables:
+    """The tables from which native code evaluates a template, which all of its plans share, without
+    the `constants`: numbers, or keys of numbers that differ between the plans."""
+
+    symbols: Symbols
+    constants: Sequence[Any]
+
+    def of(self, known: Mapping[Any, int]) -> Symbols:
+        """Returns the tables of a plan for which these numbers are known."""
+        constants = [known[c] if isinstance(c, tuple) else c for c in self.constants]
+        return replace(self.symbols, constants=np.array(constants, np.int64))
+
+
 class _Registers:
     """Collects the formulas that native code evaluates. A register is ("s", symbol), ("c", index of
     a constant) or ("f", index of a formula)."""
 
-    def __init__(self, atoms: Sequence[Atom], known: Mapping[Any, int]) -> None:
-        self.atoms, self.given = atoms, known
-        self.constants: dict[int, int] = {}
+    def __init__(self, atoms: Sequence[Atom]) -> None:
+        self.atoms = atoms
+        self.constants: dict[Any, int] = {}
         self.formulas: dict[tuple[str, Any, Any], int] = {}
         self.totals: dict[Terms, tuple[str, int]] = {}
         self.found: dict[int, tuple[str, int]] = {}
@@ -153,8 +170,14 @@ class _Registers:
         number = number.number if isinstance(number, Word) else number
         return self.total(number.terms) if isinstance(number, Extent) else self.constant(number)
 
-    def constant(self, value: int) -> tuple[str, int]:
+    def constant(self, value: Any) -> tuple[str, int]:
+        """Returns the register of a number or a key (see `_Tables`)."""
         return "c", self.constants.setdefault(value, len(self.constants))
+
+    def left(self, terms: Terms) -> tuple[str, int]:
+        """Returns the register of what a capacity leaves beside a size."""
+        taken = self.add("times", self.total(terms), self.constant(-1))
+        return self.add("plus", self.constant(("most", terms)), taken)
 
     def add(self, op: str, a: tuple[str, int], b: tuple[str, int]) -> tuple[str, int]:
         return "f", self.formulas.setdefault((op, a, b), len(self.formulas))
@@ -180,18 +203,18 @@ class _Registers:
 
     def _function(self, op: str, a: Any, b: Terms) -> tuple[str, int]:
         if op == "in":
-            return self.constant(self.given[a]) if a in self.given else ("s", a)
+            return self.constant(a) if isinstance(a, tuple) else ("s", a)
         return self.add(op, self.total(a), self.total(b))
 
 
-def _tables(
-    template: Template, known: Mapping[Any, int], guards: Mapping[Guard, Any], places: Places
-) -> Symbols:
-    """Returns the tables from which native code evaluates a template. `known` are the values of
-    symbols that are the same in all runs."""
-    plan, made = template.plan, _Registers(template.trace.atoms, known)
+def _tables(template: Template, limited: Sequence[Terms], places: Places) -> _Tables:
+    """Returns the tables of a template, with guards that no `limited` size
+    exceeds its capacity."""
+    plan, made = template.plan, _Registers(template.trace.atoms)
     ports = [*plan.inputs, *plan.outputs, *plan.states]
+    guards = template.trace.conditions
     conditions = [(GUARDS.index(KINDS[g.kind]), made.total(g.terms)) for g in guards]
+    conditions += [(GUARDS.index(KINDS["ge"]), made.left(terms)) for terms in limited]
     words = [(at, made.of(n), WORDS.index(_kind(n))) for at, n in template.words]
     groups = [
         (k, axis, made.of(count), 0 if dispatch.optional else 1)
@@ -216,10 +239,10 @@ def _tables(
     def number(register: tuple[str, int]) -> int:
         return starts[register[0]] + register[1]
 
-    return Symbols(
+    symbols = Symbols(
         count,
         np.array(places),
-        np.array([*made.constants], np.int64),
+        np.zeros(0, np.int64),
         np.array([(FORMULAS.index(op), number(a), number(b)) for op, a, b in made.formulas]),
         np.array([(kind, number(r)) for kind, r in conditions]),
         np.array([(at, number(r), kind) for at, r, kind in words]),
@@ -227,3 +250,4 @@ def _tables(
         np.array([(k, number(r)) for k, r in sizes]),
         np.array([(k, number(r)) for k, r in extents]),
     )
+    return _Tables(symbols, tuple(made.constants))
