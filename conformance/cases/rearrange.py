@@ -60,6 +60,11 @@ def broadcast(
     return Case(name, "BROADCAST_TO", 2, given, "BroadcastToOptions", output_type=dtype)
 
 
+def filled(name: str, shape: Shape, numbers: str = "i32", dtype: str = "f32") -> Case:
+    given = (constant(shape, numbers), Input((), dtype))
+    return Case(name, "FILL", 1, given, "FillOptions", output_type=dtype)
+
+
 def looked_up(name: str, rows: int | Sequence[int], shape: Shape) -> Case:
     """Returns a case of rows of a table; the indices are constant, or so many are given at run
     time."""
@@ -149,6 +154,11 @@ CASES = [
     broadcast("both", (2, 1, 3, 1), (2, 4, 3, 5), "i64"),
     broadcast("same", (2, 3), (2, 3)),
     broadcast("bool", (2, 1, 3), (2, 4, 3), dtype="bool"),
+    filled("image", (2, 3, 5, 6)),
+    filled("rank_5", (2, 1, 3, 2, 4), "i64"),
+    filled("row", (7,)),
+    filled("scalar", ()),
+    filled("bool", (3, 4), dtype="bool"),
     looked_up("of_a_run", 4, (9, 5)),
     looked_up("constant", (8, 0, 3, 3), (9, 6)),
     looked_up("rank_3", 3, (7, 2, 5)),
@@ -156,7 +166,7 @@ CASES = [
     *[batches(op, name, *given) for op, given in BATCHES for name in [named(*given)]],
 ]
 MOVED = ("DEPTH_TO_SPACE", "SPACE_TO_DEPTH", "GATHER", "TILE", "SPACE_TO_BATCH_ND", "REVERSE_V2",
-         "BROADCAST_TO")  # fmt: skip
+         "BROADCAST_TO", "FILL")  # fmt: skip
 CASES += integers(CASES, dict.fromkeys((*MOVED, "BATCH_TO_SPACE_ND"), "i32 i64"))
 
 

@@ -123,6 +123,7 @@ ALIKE = needs(
     "{0} needs operands of one shape: hosts give the result that of the first.",
     kind=Unfit,
 )
+SCALAR = needs("shape.mismatch", "A value without axes.", lambda e: e.shape() == (), kind=Unfit)
 WHOLE_OR_ONE = needs(
     "shape.mismatch",
     "Values of one shape, and a condition of that shape or a scalar.",

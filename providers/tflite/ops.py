@@ -90,6 +90,7 @@ def _rows() -> tuple[HostOp, ...]:
     integers: Mapping[str, Any] = {"quantized": 2, "short": True, **both}
     moved: Mapping[str, Any] = {"bfloat16": True, "short": True}  # hosts move numbers of 16 bits
     compared: Mapping[str, Any] = {"gives": "bool", "types": ANY}
+    spread = params.fixed(one_way=True)
     add, mul = params.total, params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric, need.WIDE)
@@ -218,14 +219,13 @@ def _rows() -> tuple[HostOp, ...]:
             "UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*",
             **moved,
         ),
-        _row(
-            "BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
-            need.symmetric_hybrid, short=True,
-        ),
+        _row("BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
+             need.symmetric_hybrid, short=True),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **moved),
         _row("ADD_N", "add_n", 1, None, "value*", types=SUMMED),
         _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, types=FLOATS),
-        _row("BROADCAST_TO", "expand", 3, params.fixed(one_way=True), "value shape", **moved),
+        _row("BROADCAST_TO", "expand", 3, spread, "value shape", **moved),
+        _row("FILL", "expand", 4, spread, "shape value", need.SCALAR, order=(1, 0), short=True),
         _row("BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE),
         _row(
             "CONV_3D_TRANSPOSE", "transpose_conv_3d", 1, params.conv_3d,
@@ -369,7 +369,6 @@ def _cpu(names: str, takes: str, op: str = "", **traits: Any) -> dict[str, HostO
 CPU_OPS: dict[str, HostOp] = (
     _cpu("BROADCAST_ARGS", "shape shape", build=arithmetic.common_shape)
     | _cpu("SPARSE_TO_DENSE", "value shape")
-    | _cpu("FILL", "shape", build=arithmetic.fill)
     | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape", chance=True)
     | _cpu("MULTINOMIAL", "value count", chance=True)
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")

@@ -44,13 +44,16 @@ def worked_out(op: str, *values: Any, shape: tuple[int, ...] = ()) -> Any:
 
 def test_operators_without_a_kernel() -> None:
     assert worked_out("BROADCAST_ARGS", [2, 1], [3], shape=(2,)) == [2, 3]
-    assert worked_out("FILL", [2], [7], shape=(2,)) == [7, 7]
     assert worked_out("RANGE", 1, 7, 2, shape=(3,)) == [1, 3, 5]
     assert worked_out("RANGE", 0, 1 << 30, 1) is None
     assert worked_out("RANGE", 0, 1, 0) is None
-    assert worked_out("FILL", [1 << 20, 1 << 20], [7]) is None
     assert worked_out("BROADCAST_ARGS", [2, 2], [3]) is None
-    assert worked_out("FILL", [2], [7], shape=(3,)) is None  # the host states another shape
+    assert worked_out("BROADCAST_ARGS", [2, 1], [3], shape=(3,)) is None  # hosts state another
+
+
+def test_filled_constants() -> None:
+    assert worked_out("FILL", [2], 7, shape=(2,)) == [7, 7]
+    assert worked_out("FILL", [1 << 20, 1 << 20], 7) is None
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,10 @@ CASES = {
     "broadcast": Case(
         "BROADCAST_TO", lambda k: [ints(2 + k % 9, 30)], 8, x=X[:1], options="BroadcastToOptions",
     ),
+    "fill": Case(
+        "FILL", lambda k: [ints(2 + k % 9, 3 + k % 7), np.array(k - 3.5, np.float32)], 9, x=None,
+        options="FillOptions",
+    ),
     "depth": Case(
         "ONE_HOT", lambda k: [np.array(3 + k, np.int32)], 9, x=np.arange(9, dtype=np.int32),
         held=[np.float32(1), np.float32(-2)], options="OneHotOptions", given={"axis": -1},
@@ -217,6 +221,17 @@ def test_empty_results_between_others(host: str, name: str) -> None:
         assert_same(interpreter, model, host, [X, *values])
     ((on_device, on_host, failures),) = runs(made)
     assert on_device + on_host == 5 and not failures
+
+
+def test_fill_of_extents_that_are_empty_or_wrong(host: str) -> None:
+    case, value = CASES["fill"], np.array(2.5, np.float32)
+    model = case.model()
+    interpreter, _ = on_gpu(model, host)
+    for extents in (ints(3, 4), ints(0, 5), ints(4, 4), ints(7, 0)):
+        assert_same(interpreter, model, host, [extents, value])
+    with pytest.raises(RuntimeError):
+        hosts.invoke(interpreter, [[ints(3, -1), value]])
+    assert_same(interpreter, model, host, [ints(2, 6), value])
 
 
 WRONG = {
