@@ -6,13 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-# Attention of 2,048 tokens with 4 rows per team spills 5 to 23 registers. With 2 rows none spills,
-# but it would take 1.4 to 2 times the estimated time.
-_FOUR_ROWS = {"attention": 8}
-SPILLS: dict[str, dict[str, int]] = {
-    **dict.fromkeys(("tgl", "dg2", "lnl", "bmg"), _FOUR_ROWS),
-    "m1": {"attention": 2, "transpose_conv": 1},  # the latter in float16, 5 registers
-}
+SPILLS: dict[str, dict[str, int]] = {}
 
 
 def unexpected(

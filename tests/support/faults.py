@@ -259,6 +259,11 @@ class Faults:
         return call
 
 
+def checks() -> int:
+    """Returns wgpu's checks in the kernel that was made last."""
+    return int(Faults().library.tg_test_checks())
+
+
 def outcome(work: Any) -> str:
     """Returns "right" or a sentence of what was done. Raises what else the work raises."""
     try:

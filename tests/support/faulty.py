@@ -14,7 +14,7 @@ SOURCE = """
 
 enum { NOTHING, LOSS, BUFFER, SHADER, PIPELINE, INTERNAL, MAPPING, QUERIES, KINDS };
 static tgi_wgpu_table real;
-static atomic_int left = -1, kind;
+static atomic_int left = -1, kind, last_checks = -1;
 static _Atomic(tg_device *) victim;
 static const char *_Atomic hit = "", *_Atomic only = "";
 static _Thread_local int popping;
@@ -53,11 +53,13 @@ static WGPUFuture pop(WGPUDevice device, WGPUPopErrorScopeCallbackInfo info) {
 }
 
 static WGPUShaderModule create_module(WGPUDevice device,
-                                      WGPUShaderModuleDescriptor const *descriptor) {
+                                      WGPUShaderModuleDescriptor const *descriptor,
+                                      WGPUShaderRuntimeChecks checks) {
   WGPUShaderSourceWGSL source = {.chain.sType = WGPUSType_ShaderSourceWGSL, .code = view("fn (")};
   WGPUShaderModuleDescriptor wrong = {.nextInChain = &source.chain};
-  bool failing = fails(SHADER, "DeviceCreateShaderModule");
-  return real.DeviceCreateShaderModule(device, failing ? &wrong : descriptor);
+  bool failing = fails(SHADER, "DeviceCreateShaderModuleTrusted");
+  atomic_store(&last_checks, (int)checks);
+  return real.DeviceCreateShaderModuleTrusted(device, failing ? &wrong : descriptor, checks);
 }
 
 static WGPUComputePipeline create_pipeline(WGPUDevice device,
@@ -115,7 +117,7 @@ static void install(void) {
   real = tgi_wgpu;
   tgi_wgpu.DeviceCreateBuffer = create_buffer;
   tgi_wgpu.DevicePopErrorScope = pop;
-  tgi_wgpu.DeviceCreateShaderModule = create_module;
+  tgi_wgpu.DeviceCreateShaderModuleTrusted = create_module;
   tgi_wgpu.DeviceCreateComputePipeline = create_pipeline;
   tgi_wgpu.BufferMapAsync = map;
   tgi_wgpu.DeviceCreateQuerySet = create_queries;
@@ -149,6 +151,7 @@ PUBLIC void tg_test_fail_at(int what, int number, tg_device *device, const char 
   atomic_store(&left, number);
 }
 PUBLIC int tg_test_left(void) { return atomic_load(&left); }
+PUBLIC int tg_test_checks(void) { return atomic_load(&last_checks); }
 PUBLIC const char *tg_test_hit(void) { return atomic_load(&hit); }
 """
 # The limits that WebGPU guarantees.

@@ -18,6 +18,9 @@
 //            end (1 unless `shared`)
 //   ahead    slices of keys that are loaded before they are multiplied; of the values, twice as many
 //
+// Registers are few: with 4 rows of heads of 64, Intel's GPUs have none left. So values are kept from one loop to the next only
+// where another loop changes them, and without `ahead` the shares of one key at a time.
+//
 // Loops over rows rotate the values of the rows and run p.together times. A count from a uniform keeps drivers from unrolling
 // them: there is less to compile, and some drivers do not cache a kernel of the unrolled length.
 @each n in PARTS, r in ROWS;
@@ -70,11 +73,10 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
   }
   let k_base = batch * p.k_batch + kv_head * p.k_head;
   let v_base = batch * p.v_batch + kv_head * p.v_head;
-  let slice = 8u * PARTS * wi.y + lane;
+  let slice = select(p.v_slices, 8u * PARTS * wi.y + lane, group < p.groups);  // beyond the last one nothing is stored
   let row[r] = min(first + r, p.rows - 1u);
   let q[r] = batch * p.q_batch + (kv_head * p.sharing + row[r] / p.queries) * p.q_head + row[r] % p.queries * p.q_row;
   var peak[r] = -0x1.fffffep+127f;
-  var kept[r] = 0.0;
   var sum[r] = 0.0;
   var y[n][r] = vec4f(0.0);
   let v[n] = v_base + min(slice + 8u * n, p.v_slices - 1u) * p.v_slice;
@@ -91,8 +93,9 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
   for (var start = begin + team * 32u; start < stop; start += 32u * TEAMS) {
     let key = start + 4u * lane;
     var s[r] = vec4f(0.0);
+    let near = min(key, p.keys - 1u);
 @for j in 4 {
-    let k[j] = k_base + min(key + j, p.keys - 1u) * p.k_row;
+    let k[j] = k_base + near * p.k_row + min(j, p.keys - 1u - near) * p.k_row;
 }
     let together = p.slices - p.slices % AHEAD;
     for (var k = 0u; k < together; k += AHEAD) {
@@ -103,6 +106,7 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
 @add_scores(1);
     }
 }
+    var kept[r] = 0.0;
     let number = vec4u(key) + vec4u(0u, 1u, 2u, 3u);
     var query = first % p.queries;
     var head = first_head;
@@ -153,16 +157,16 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
   }
     }
 } @else {
-    for (var k = 0u; k < fours; k++) {
-      var share[r] = shares_of(s[r], base, k, r);
-      for (var j = 0u; j < 4u; j++) {
+    for (var j = 0u; j < 4u; j++) {
+      for (var k = 0u; k < fours; k++) {
+        let share[r] = share_of(s[r].x, base, k, r, j);
         let at = min(start + 4u * k + j, end - 1u) * p.v_row;
   @for n in PARTS {
         let w[n] = load_v(v[n] + at);
-        y[n][r] = fma(vec4f(share[r].x), w[n], y[n][r]);
+        y[n][r] = fma(vec4f(share[r]), w[n], y[n][r]);
   }
-        share[r] = share[r].yzwx;
       }
+      s[r] = s[r].yzwx;
     }
 }
   }
@@ -202,7 +206,7 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
     @if MENDS: let nothing = is_nothing || whole_sum == 0.0;
     @if !MENDS: let nothing = !is_nothing && whole_sum == 0.0;
 @for n in PARTS {
-    if (team == 0u && group < p.groups && slice + 8u * n < p.v_slices && first + row <= last) {
+    if (team == 0u && slice + 8u * n < p.v_slices && first + row < p.rows) {
       let y = select(joined[n] / whole_sum, vec4f(p.empty), nothing);
       store_y(at + (slice + 8u * n) * p.y_slice, epilogue_y(head * p.y_first + slice + 8u * n), y);
     }

@@ -27,3 +27,6 @@ fn give_shares(value: vec4f, lid: u32, r: u32) {
 fn shares_of(own: vec4f, base: u32, k: u32, r: u32) -> vec4f {  // the shares that invocation k computed for row r
   return shares[LANES * r + base + k];
 }
+fn share_of(own: f32, base: u32, k: u32, r: u32, j: u32) -> f32 {  // the same of the key at j
+  return shares[LANES * r + base + k][j];
+}

@@ -38,7 +38,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, 
   L(ComputePassEncoderEnd) L(ComputePassEncoderSetBindGroup) L(ComputePassEncoderSetPipeline)                          \
   L(ComputePassEncoderWriteTimestamp) L(DeviceCreateBindGroup) L(DeviceCreateBindGroupLayout) L(DeviceCreateBuffer)    \
   L(DeviceCreateCommandEncoder) L(DeviceCreateComputePipeline) L(DeviceCreatePipelineLayout) L(DeviceCreateQuerySet)   \
-  L(DeviceCreateShaderModule) L(DeviceDestroy) L(DevicePopErrorScope) L(DevicePushErrorScope)                          \
+  L(DeviceCreateShaderModuleTrusted) L(DeviceDestroy) L(DevicePopErrorScope) L(DevicePushErrorScope)                          \
   L(QueueGetTimestampPeriod) L(QueueOnSubmittedWorkDone) L(QueueSubmitForIndex) L(QueueWriteBuffer)
 
 typedef struct tgi_wgpu_table {

@@ -5,11 +5,13 @@ enum { SCRATCH_BYTES = 4096 };
 
 static WGPUStringView view(const char *text) { return (WGPUStringView){text, strlen(text)}; }
 
+/* The loops of our kernels end. Counters of their iterations, which wgpu would add, take registers and time. */
 static WGPUShaderModule make_module(tg_device *device, const char *wgsl, tg_error *err) {
   WGPUShaderSourceWGSL source = {.chain = {.sType = WGPUSType_ShaderSourceWGSL}, .code = view(wgsl)};
   WGPUShaderModuleDescriptor descriptor = {.nextInChain = &source.chain};
   unsigned mark = tgi_scope_begin(device);
-  WGPUShaderModule module = W(DeviceCreateShaderModule)(device->wgpu, &descriptor);
+  WGPUShaderModule module =
+      W(DeviceCreateShaderModuleTrusted)(device->wgpu, &descriptor, WGPUShaderRuntimeChecks_BoundsChecks);
   if (!tgi_scope_end(device, mark, "Compiling a shader", err)) return module;
   if (module) W(ShaderModuleRelease)(module);
   return NULL;
