@@ -121,6 +121,27 @@ def sums(dtype: str, seeds: int = 12) -> Made:
                    output_quantization=Quantization((made,), zeros[1:])), [feed]  # fmt: skip
 
 
+def ties(dtype: str) -> Made:
+    """Yields sums of which many are halves of a level."""
+    for seed, part in enumerate((30, 10, 6, 4, 18)):
+        chance = np.random.default_rng(seed)
+        feed = chance.integers(-100, 100, (9, 6 + seed, 64)).astype(NUMPY_DTYPES[dtype])
+        axis = Input((1,), "i32", np.array([1], np.int32))
+        zeros = (0, 0) if dtype == SHORT else (7 - seed * 11, -5)
+        scale = float(np.float32(0.01)), float(np.float32(part * 0.01))
+        given = (Input(feed.shape, dtype, quantization=Quantization(scale[:1], zeros[:1])), axis)
+        yield Case(f"ties {part}", "SUM", 2, given, "ReducerOptions", {"keepDims": True},
+                   output_type=dtype,
+                   output_quantization=Quantization(scale[1:], zeros[1:])), [feed]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["i8", SHORT])
+def test_ties_of_sums(dtype: str, host_name: str, book: Book) -> None:
+    if (dtype, host_name) == (SHORT, "tflite_runtime"):
+        pytest.skip("tflite_runtime adds up int16 in 16 bits")
+    judged("SUM", ties(dtype), host_name, book)
+
+
 @pytest.mark.parametrize("dtype", ["i8", SHORT])
 def test_sums(dtype: str, host_name: str, book: Book) -> None:
     if (dtype, host_name) != (SHORT, "tflite_runtime"):

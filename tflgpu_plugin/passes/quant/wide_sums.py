@@ -106,15 +106,21 @@ def mean(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
 
 def total(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
     """Returns the nodes of a sum of stored numbers, which hosts add in int32 and rescale in
-    float32; None for results that round half to even, which hosts compute from real numbers."""
+    float32, where rounding decides ties: that of the numbers with their zero points, and then their
+    zero points. None for results that round half to even, which hosts compute from real numbers."""
     if quantization.even(e.tensors[node.outputs[0]]):
         return None
-    scale, _ = quantization.parameters(e.tensors[node.operand()])
-    factor = e.constant(np.float32(scale) / np.float32(levels.scale))
+    scale, zero = quantization.parameters(e.tensors[node.operand()])
+    shape, factor = graph.shape(node.operand()), np.float32(scale) / np.float32(levels.scale)
+    count = prod(shape[axis] for axis in reduced_axes(graph, node)) if zero else 0
+    offset = e.constant(np.float32(zero * count))
+    bias = np.float32(np.float32(-zero) * factor) * np.float32(count)
+    steps = (("mul", (float(factor),)), ("add", (float(bias),)),
+             ("fake_quant", (1.0, levels.least, levels.most, 1.0, 0.0)),
+             ("mul", (levels.scale,)))  # fmt: skip
     summed, real = _in_int32(e, node), e.add(_real(e, node.outputs[0]))
-    steps = (EpilogueOp("fake_quant", None, (1.0, levels.least, levels.most, 1.0, 0.0)),
-             EpilogueOp("mul", None, (levels.scale,)))  # fmt: skip
-    rescaled = replace(node, op="mul", inputs=(real, factor), attributes={}, epilogue=steps)
+    epilogue = tuple(EpilogueOp(op, None, given) for op, given in steps)
+    rescaled = replace(node, op="add", inputs=(real, offset), attributes={}, epilogue=epilogue)
     return [*summed, e.node("cast", summed[-1].outputs, (real,), [node]), rescaled]
 
 
