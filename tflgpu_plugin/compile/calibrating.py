@@ -263,14 +263,11 @@ def ask_half(survey: Survey) -> None:
 
 
 QUESTIONS: Mapping[str, Callable[[Survey], None]] = {
-    "weights": ask_weights,
-    "lanes": ask_lanes,
-    "ahead": ask_ahead,
-    "launches": ask_launches,
-    "threads": ask_threads,
-    "attention": ask_attention,
-    "half products": ask_half,
-}
+    ask.__name__.removeprefix("ask_"): ask
+    for ask in (
+        ask_weights, ask_lanes, ask_ahead, ask_launches, ask_threads, ask_attention, ask_half,
+    )
+}  # fmt: skip
 
 
 class DeviceClock:
