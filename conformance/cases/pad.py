@@ -102,8 +102,6 @@ CASES = [
     dilate("rank_2", (3, 5), 2, 1, value=np.inf),
     dilate("rank_5", (2, 1, 3, 2, 3), 2, 3, 1, 2, 1),
     dilate("one_element", (1, 1), 4, 4),
-    Case("at_run_time", "DILATE", 1, (Input((2, 3)), Input((2,), "i32", low=1, high=3),
-         constant(np.float32(0.0))), "DilateOptions", {}, shapes=((2, 3),)),
 ]  # fmt: skip
 CASES += integers(
     CASES, dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD", "DILATE", "STABLEHLO_PAD"), "i32 i64")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tflgpu_plugin import kernels
 from tflgpu_plugin.compile.template import Values
 from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace
@@ -306,3 +307,14 @@ def test_numbers_are_within_limits() -> None:
     assert in_range(integers([a, 2]), 2) and not trace.guards
     assert in_range(integers([a, 2]), 2, 31) and not in_range(integers([a, 2]), None, 29)
     assert len(trace.guards) == 2
+
+
+def test_the_cache_of_kernels_keeps_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compares variants with those of other plans, to whose traces a guard would be added."""
+    keys: list[Any] = []
+    monkeypatch.setattr(kernels, "_rendered", lambda *given: keys.append(given[-1]))
+    trace, (n,) = traced(5)
+    kernels.render("copy", (), {}, {}, {"a": n, "b": [1, (n, "x")]})
+    ((_, a), (_, (_, (b, _)))) = keys[0]
+    assert type(a) is type(b) is int and a == b == 5
+    assert trace.guards.keys() == {Guard("eq", (n - 5).terms)}  # type: ignore[attr-defined]

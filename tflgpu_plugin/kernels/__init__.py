@@ -138,7 +138,10 @@ def without_unpack(wgsl: str) -> str:
 
 
 def _frozen(value: object) -> object:
-    """Returns lists as tuples, so that a variant is hashable."""
+    """Returns a value of a variant as a key: lists as tuples, extents as plain numbers, since those
+    of another plan would still add guards to it."""
+    if isinstance(value, Extent):
+        return int(value)
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 

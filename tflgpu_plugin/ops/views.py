@@ -146,7 +146,9 @@ class View:
     @cached_property
     def symbolic(self) -> bool:
         """Whether it depends on symbolic extents."""
-        numbers = (n for a in self.axes for n in (a.extent, a.stride, a.low, a.stop))
+        numbers = [n for a in self.axes for n in (a.extent, a.stride, a.low, a.stop)]
+        folds = (a.lookup for a in self.axes if isinstance(a.lookup, Fold))
+        numbers += (n for fold in folds for n in (fold.before, fold.extent))
         return is_symbolic((*self.shape, self.offset, *numbers))
 
     def of(self, data: Array) -> Array:

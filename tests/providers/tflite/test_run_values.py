@@ -64,6 +64,7 @@ class Case:
     given: Mapping[str, Any] = field(default_factory=dict)
     rank: int = 2
     dtypes: Sequence[str] = ("f32",)
+    newer: bool = False  # tflite-runtime lacks the operator
 
     def feed(self, run: int) -> list[Array]:
         return [*([] if self.x is None else [self.x]), *self.values(run)]
@@ -111,6 +112,10 @@ CASES = {
     "mirrored pad": Case(
         "MIRROR_PAD", lambda k: [pairs(k % 4, 1, 0, k % 3)], 7, options="MirrorPadOptions",
         given={"mode": "REFLECT"},
+    ),
+    "dilations": Case(
+        "DILATE", lambda k: [ints(1 + k % 4, 1 + k % 5)], 16, held=[np.float32(2.5)],
+        options="DilateOptions", newer=True,
     ),
     "tile": Case("TILE", lambda k: [ints(1 + k % 4, 1 + k % 5)], 7),
     "largest": Case(
@@ -182,6 +187,8 @@ def runs(made: Any) -> set[tuple[int, int, int]]:
 @pytest.mark.parametrize("name", CASES)
 def test_values_have_few_plans(host: str, name: str) -> None:
     case = CASES[name]
+    if case.newer and host == "tflite_runtime":
+        pytest.skip("tflite-runtime lacks the operator")
     model = case.model()
     interpreter, made = on_gpu(model, host)
     assert set(places(made).values()) == {"gpu"}
