@@ -107,7 +107,7 @@ def render(
 ) -> str:
     """Returns complete WGSL of `kernels/<kernel>.wgsl` for these operands, parameter names and
     types, and epilogue."""
-    given = tuple((name, _frozen(value)) for name, value in variant.items())
+    given = tuple((name, frozen(value)) for name, value in variant.items())
     fields = tuple((name, parameter_type(value)) for name, value in parameters.items())
     steps = tuple((name, tuple(each)) for name, each in epilogue.items())
     return _rendered(kernel, tuple(operands), fields, steps, given)
@@ -137,12 +137,12 @@ def without_unpack(wgsl: str) -> str:
     return f"{_library()['unpacked']}\n{wgsl.replace('unpack2x16float', 'unpacked')}"
 
 
-def _frozen(value: object) -> object:
+def frozen(value: object) -> object:
     """Returns a value of a variant as a key: lists as tuples, extents as plain numbers, since those
     of another plan would still add guards to it."""
     if isinstance(value, Extent):
         return int(value)
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+    return tuple(map(frozen, value)) if isinstance(value, list | tuple) else value
 
 
 @cache
