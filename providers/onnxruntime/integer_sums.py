@@ -14,10 +14,8 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir import NUMBERS, NUMPY_DTYPES, Array, Unfit
-from tflgpu_plugin.ir.quantization import EXACT_INTEGERS
-from tflgpu_plugin.providers import Builder
+from tflgpu_plugin.ir import EXACT_INTEGERS, NUMBERS, NUMPY_DTYPES, Array, Unfit
+from tflgpu_plugin.providers import Builder, Unsupported
 
 from .quantize import real_constant, spread_over
 from .rearranging import part

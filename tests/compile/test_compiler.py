@@ -282,3 +282,10 @@ def _word(plan: Plan, block: int, pipeline: int, operand: str) -> int:
     fields = plan.pipelines[pipeline].wgsl.split("struct Params { ")[1].split(" }")[0]
     place = [field.split(":")[0] for field in fields.split(", ")].index(f"off_{operand}")
     return int.from_bytes(plan.uniforms[block + 4 * place : block + 4 * place + 4], "little")
+
+
+def test_a_negative_integer_is_a_word_in_twos_complement() -> None:
+    """Newer numpy refuses to make an unsigned number of it."""
+    block = kernels.parameter_words({"a": -5, "b": np.int32(-5), "c": 7, "d": -1.5})
+    assert np.frombuffer(block, "<i4")[:3].tolist() == [-5, -5, 7]
+    assert np.frombuffer(block, "<f4")[3] == -1.5 and len(block) == kernels.UNIFORM_BYTES

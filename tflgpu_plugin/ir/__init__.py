@@ -25,8 +25,8 @@ from tflgpu_plugin.ir.plan import (
     Buffer, Dispatch, Forgotten, Pack, Pipeline, Plan, Port, Symbols, Weight, contents,
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import (
-    COUNTS, EVEN, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, SHORT, STORED, UNSIGNED, WHOLE,
-    Levels, alike, fixed_point, levels, quantized, is_integer, short,
+    COUNTS, EVEN, EXACT_INTEGERS, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, SHORT, STORED,
+    UNSIGNED, WHOLE, Levels, alike, fixed_point, levels, quantized, is_integer, short,
 )  # fmt: skip
 from tflgpu_plugin.ir.refusal import CODES, OTHER, Impossible, Refusal, Unfit, code_of
 from tflgpu_plugin.ir.target import Target
@@ -37,6 +37,7 @@ __all__ = [
     "COMPLEX",
     "COUNTS",
     "EVEN",
+    "EXACT_INTEGERS",
     "FACTOR_UNIT",
     "FOLDED",
     "INT32",

@@ -86,16 +86,20 @@ def parameter_type(value: int | float | np.int32 | Word) -> str:
 
 def parameter_words(parameters: Parameters) -> bytes:
     """Returns the uniform block: one 32-bit word per parameter in order, padded to 256 bytes."""
-    types = {"u32": "<u4", "i32": "<i4", "f32": "<f4"}
-    words = [
-        np.array(example(value), types[parameter_type(value)]) for value in parameters.values()
-    ]
-    block = b"".join(word.tobytes() for word in words)
+    block = b"".join(map(_word, parameters.values()))
     if len(block) > UNIFORM_BYTES:
         raise ValueError(
             f"a uniform block of {len(block)} bytes does not fit its slot of {UNIFORM_BYTES}"
         )
     return block.ljust(UNIFORM_BYTES, b"\0")
+
+
+def _word(value: int | float | np.int32 | Word) -> bytes:
+    """Returns a parameter as a word; negative integers in two's complement, as WGSL computes."""
+    number = example(value)
+    if parameter_type(value) == "f32":
+        return np.array(number, "<f4").tobytes()
+    return (int(number) % 2**32).to_bytes(4, "little")
 
 
 def render(
