@@ -81,7 +81,7 @@ def _weights(e: Builder, weights: int, axis: int, start: int, stop: int) -> int:
     if e.constant(weights) is None:
         return part(e, weights, start, stop, axis)
     ranges = (slice(None),) * axis + (slice(start, stop),)
-    return e.derived(weights, "part", start, stop, make=lambda data: data[ranges],
+    return e.derived(weights, "part", axis, start, stop, make=lambda data: data[ranges],
                      axis=e.scales_axis(weights))  # fmt: skip
 
 

@@ -125,3 +125,19 @@ def test_zero_points_by_column(zeros: tuple[int, ...]) -> None:
     nodes = [node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])]
     data = model(nodes, {"x": (4, 900)}, {"y": None}, constants, kinds=KINDS)
     assert_exact(data, {"x": far("uint8", 4, 900, axis=1)})
+
+
+def test_weights_of_two_nodes_that_are_cut_along_different_axes() -> None:
+    """Both cut the same constant into halves: the convolution its channels, the product rows."""
+    count = 520
+    w = np.zeros((2, count, count, 1), np.int8)
+    w[:, [0, -1]] = 127
+    x = np.full((1, count, count, 1), -128, np.int8)
+    a = np.full((2, count, 1, count), 255, np.uint8)
+    nodes = [node("ConvInteger", ["x", "w"], ["y"]), node("MatMulInteger", ["a", "w"], ["z"])]
+    kinds = {"x": np.int8, "a": np.uint8, "y": np.int32, "z": np.int32}
+    data = model(nodes, {"x": x.shape, "a": a.shape}, {"y": None, "z": None}, {"w": w}, kinds=kinds)
+    ours, feed = session(data), {"x": x, "a": a}
+    for found, wanted in zip(ours.run(None, feed), cpu(data).run(None, feed), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert [each.where for each in tflgpu_plugin.report(ours).nodes] == ["gpu"] * 2
