@@ -54,6 +54,13 @@ def test_every_number(op: str, host_name: str, book: Book) -> None:
     judged(op, (every(op, scale) for scale in SCALES), host_name, book)
 
 
+def test_approximate_gelu(host_name: str, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "installed", lambda: [host_name])  # the first one has no such kernel
+    made = (every("GELU", scale) for scale in SCALES)
+    cases = ((replace(case, options={"approximate": True}), feed) for case, feed in made)
+    judged("GELU", cases, host_name, book)
+
+
 @pytest.mark.parametrize("slope", [-0.5, -0.25, -3.0])
 def test_negative_slopes(slope: float, host_name: str, book: Book) -> None:
     made = (every("LEAKY_RELU", scale) for scale in (1.0, 0.037, 2.0**-12))

@@ -141,8 +141,18 @@ def _gelu(values: Array, unit: np.float32) -> Array:
 
 def _gelu_tanh(values: Array, unit: np.float32) -> Array:
     inner = Single((2 / pi) ** 0.5) * (values + Single(0.044715) * values * values * values)
-    curve = np.tanh(inner.astype(np.float64)).astype(Single)
-    return np.asarray(Single(0.5) * values * (Single(1) + curve))
+    return np.asarray(Single(0.5) * values * (Single(1) + _single_tanh(inner)))
+
+
+def _single_tanh(values: Array) -> Array:
+    """Returns the hyperbolic tangent as `tanhf` of C libraries computes it from `expm1f`. Some
+    results are not the nearest float32."""
+    size, two = np.abs(values), Single(2)
+    more, less = (
+        np.expm1((by * size).astype(np.float64)).astype(Single) for by in (two, Single(-2))
+    )
+    found = np.where(size < 1, -less / (less + two), Single(1) - two / (more + two))
+    return np.copysign(found, values)
 
 
 @tabled

@@ -61,8 +61,9 @@ def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = F
 
 
 def decompose_gelu(steps: Decomposition, node: Node) -> bool:
-    """Replaces an approximate gelu by `gelu_tanh`."""
-    if not node.attributes.get("approximate"):
+    """Replaces an approximate gelu by `gelu_tanh`, except over int16, which has a table."""
+    tensors = (steps.editor.tensors[t] for t in (node.operand(), node.outputs[0]))
+    if not node.attributes.get("approximate") or all(map(quantization.short, tensors)):
         return False
     steps.last("gelu_tanh", node.inputs[0])
     return True
