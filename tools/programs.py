@@ -5,8 +5,9 @@ Usage: python tools/programs.py [--folder FOLDER] [PROGRAM...]
 
 Installs the wheel in dist/ (`make wheel`) and the programs, all of which contain their models, into
 an environment in FOLDER. Prints a line for each program: whether the answers agree (the same texts,
-and numbers within LEAST), the nodes on the GPU, and the first answers. Status 1: a program differs,
-fails, or has no node on the GPU. docs/programs.md has the table of all that were tried."""
+and numbers within TOLERANCE), the nodes on the GPU, and the first answers. Status 1: a program
+differs, fails, or has no node on the GPU. docs/programs.md has the table of all that were
+tried."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-LEAST = 1e-3
+TOLERANCE = 1e-3
 SECONDS = 600  # of a run
 PICTURE = """
 from PIL import Image, ImageDraw, ImageFont
@@ -84,12 +85,12 @@ def answers(python: Path, folder: Path, name: str, *before: str) -> tuple[list[A
 
 
 def agree(one: Any, other: Any) -> bool:
-    """Whether texts are equal, numbers within LEAST, and lists of them as long."""
+    """Whether texts are equal, numbers within TOLERANCE, and lists of them as long."""
     if isinstance(one, list):
         same = isinstance(other, list) and len(one) == len(other)
         return same and all(map(agree, one, other))
     if isinstance(one, float):
-        return math.isclose(one, other, rel_tol=LEAST, abs_tol=LEAST)
+        return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     return bool(one == other)
 
 

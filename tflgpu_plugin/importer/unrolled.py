@@ -26,7 +26,7 @@ SECONDS_PER_NODE = 2e-6  # of the nominal GPU (see `partition`): about half a la
 
 def not_unrolled(why: str, kind: type[Refusal] = Refusal) -> Unsupported:
     """Returns the refusal of a loop that is not unrolled; `why` ends its sentence."""
-    sentence = f"Its steps cannot be planned in advance: {why}."
+    sentence = f"It cannot be planned in advance: {why}."
     return Unsupported(kind("loop.unsupported", sentence))
 
 
