@@ -25,7 +25,7 @@ BATCHES = 8
 DEADLY, HEADED, ALIVE = {"GRU", "LSTM", "STFT", "Unique"}, {"Attention"}, {"GRU", "LSTM"}
 # Operators whose own kernels leave results as the memory was: of a part without elements whose
 # other extents do not fit, and of sums of no products.
-UNWRITTEN = {"Concat", "MatMul", "MatMulInteger", "QLinearMatMul"}
+UNWRITTEN = {"Concat", "ConvInteger", "MatMul", "MatMulInteger", "QLinearMatMul"}
 # Operators of which an integer is the size of a result, or how often a body runs.
 SIZED = {
     "AffineGrid", "CenterCropPad", "Col2Im", "ConstantOfShape", "DFT", "Expand", "Loop", "OneHot",
