@@ -260,6 +260,7 @@ TESTS: dict[str, Sequence[str]] = {
         "test_ort_quantized",
         "test_onnx_quantized",
     ),
+    "wide_sums": ("test_int16_operators", "test_int16"),
     "qdq_fusion": ("test_quantization", "test_ort_quantized", "test_onnx_quantized"),
     "fake_quantization": ("test_quantization", "test_ort_quantized", "test_onnx_quantized"),
     "integer_weights": ("test_quantization", *_PASSES),
