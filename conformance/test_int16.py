@@ -226,7 +226,6 @@ def test_layers_without_a_bias(op: str, host_name: str, book: Book) -> None:
         assert run.placement.sentences == (
             f"{op} needs a bias of int64 for int16, whose sums have 64 bits.",
         )
-    pytest.skip("tflite_runtime keeps these layers")
 
 
 # ---- averages ------------------------------------------------------------------------------------

@@ -149,7 +149,6 @@ def test_sums(dtype: str, host_name: str, book: Book) -> None:
     case, feed = next(sums(dtype))
     run = host.run_on_gpu(models.build(case), [feed], host_name)
     assert run.placement.sentences == ("SUM with sums of int16 in 16 bits is not supported.",)
-    pytest.skip("tflite_runtime adds up int16 in 16 bits")
 
 
 # ---- numbers of one tensor -----------------------------------------------------------------------

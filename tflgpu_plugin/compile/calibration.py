@@ -100,8 +100,9 @@ def _asked(device: Device, measure: Measure | None) -> Calibration:
     try:
         with folders.locked(path.parent):
             found, begun = read(folders.kept(path) or "")  # another process may have measured
-            whole = found and not found.left
-            return found if found and whole else _measured(device, measure, path, (found, begun))
+            if found and not found.left:
+                return found
+            return _measured(device, measure, path, (found, begun))
     except OSError as error:
         return found or Calibration(state=f"not measured: {error.strerror}")
 
@@ -121,7 +122,10 @@ def _measured(
         found = (measure or calibrating.measured)(device, earlier)
     except BaseException as error:
         with suppress(OSError):
-            folders.keep(path, json.dumps(before)) if earlier else path.unlink()
+            if earlier:
+                folders.keep(path, json.dumps(before))
+            else:
+                path.unlink()
         if not isinstance(error, native.NativeError):
             raise
         log.say(f"tflgpu: the device was not measured, since it failed: {error}", log.INFO)

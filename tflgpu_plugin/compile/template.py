@@ -208,8 +208,7 @@ class _Registers:
 
 
 def _tables(template: Template, limited: Sequence[Terms], places: Places) -> _Tables:
-    """Returns the tables of a template, with guards that no `limited` size
-    exceeds its capacity."""
+    """Returns the tables of a template, with guards that no `limited` size exceeds its capacity."""
     plan, made = template.plan, _Registers(template.trace.atoms)
     ports = [*plan.inputs, *plan.outputs, *plan.states]
     guards = template.trace.conditions
