@@ -1,8 +1,8 @@
 # Needs only make and python3. Each target sets up what it needs, again when that has changed.
 #
 #   make demo                 compare MobileNet v1 on the CPU kernels and on the GPU (MODEL= IMAGE= LABELS= for your own model)
-#   make test                 run the tests of every day, about seven minutes on two cores (ARGS= names steps)
-#   make test-rest            run what that leaves out, a quarter of an hour
+#   make test                 run the tests of every day, about nine minutes on two cores (ARGS= names steps)
+#   make test-rest            run what that leaves out, about forty minutes
 #   make test-all             run both
 #   make lint                 check format, lint and types
 #   make docs                 write the generated pages

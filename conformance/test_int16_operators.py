@@ -26,7 +26,7 @@ Made = Iterator[tuple[Case, list[Array]]]
 def stored(chance: np.random.Generator, shape: tuple[int, ...], dtype: str = SHORT) -> Array:
     """Returns random numbers of a type, the least and the largest among them."""
     kind = np.iinfo(NUMPY_DTYPES[dtype])
-    made = chance.integers(kind.min, kind.max + 1, shape).astype(kind.dtype)
+    made = np.asarray(chance.integers(kind.min, kind.max + 1, shape), kind.dtype)
     made.reshape(-1)[:2] = (kind.min, kind.max)[: made.size]
     return made
 
@@ -229,7 +229,7 @@ def test_interpolation(shape: Any, size: Any, host_name: str, book: Book) -> Non
 
 def compared(op: str, version: int, scale: Quantization | None) -> Made:
     for shapes in (((4, 9), (4, 9)), ((3, 1, 5), (7, 1)), ((6,), ())):
-        feed = [np.random.default_rng(k).integers(-3, 3, each).astype(np.int16) * 9000
+        feed = [np.asarray(9000 * np.random.default_rng(k).integers(-3, 3, each), np.int16)
                 for k, each in enumerate(shapes)]  # fmt: skip
         given = tuple(Input(each, SHORT, quantization=scale) for each in shapes)
         yield Case(f"{op} {shapes}", op, version, given, output_type="bool"), feed
