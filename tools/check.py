@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +29,7 @@ QUICK = (SUITE, "--strict", "--dtype", "all")
 COMPILED = (SUITE, "--host", "litert", "-k", "test_graph_cases or test_ops")
 LOGS = ROOT / "build/check"
 SHOWN = 400  # lines of the output of a step that failed
+LONGEST = 1500.0  # seconds that a step may take, about twice as long as the longest needs
 # The parts of a long step's tests that `daily` and `rest` run.
 SHARES = {"daily": "1/8", "rest": "2-8/8"}
 NO_MARK = "not adapter and not cluster and not wheel"
@@ -37,6 +40,8 @@ CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "too
 ON_ADAPTER = {"LP_NUM_THREADS": "0"}
 # Without it software drivers print warnings on machines without a desktop.
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+# A process that is ended shows where each of its threads was.
+TRACED = {"PYTHONFAULTHANDLER": "1"}
 # No driver file: these tests must pass without an adapter.
 NO_ADAPTER = {"VK_ICD_FILENAMES": os.devnull, "VK_DRIVER_FILES": os.devnull}
 
@@ -194,33 +199,55 @@ def result(step: Step, status: int, output: str, seconds: float) -> Result:
     if status:
         # The list of steps may be all that is kept of a long output.
         failed = re.findall(r"^(?:FAILED|ERROR) (\S.*)$", output, re.MULTILINE)
+        if seconds >= LONGEST:
+            failed.insert(0, f"ended after {seconds:.0f} s")
         return Result("FAIL", counted, seconds, tuple(line[:200] for line in failed[:20]))
     return Result("ok", counted, seconds)
 
 
 def run(step: Step, extra: list[str]) -> Result:
-    """Runs one step, with its output in a file and its progress on a terminal."""
+    """Runs one step, with its output in a file and its progress on a terminal. A step that takes
+    too long is ended and fails."""
     more = extra if "pytest" in step.command else []
     start = time.monotonic()
     process = subprocess.Popen(
         [*step.command, *more],
         cwd=ROOT,
-        env=os.environ | step.environment,
+        env=os.environ | TRACED | step.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
     )
     assert process.stdout is not None
     LOGS.mkdir(parents=True, exist_ok=True)
     lines = []
-    with (LOGS / f"{step.name}.log").open("w", buffering=1) as log:
-        for line in process.stdout:
-            log.write(line)
-            lines.append(line)
-            if done := re.search(r"\[ *(\d+%)\]$", line):
-                _progress(f"{step.name}: {done[1]}, {time.monotonic() - start:.0f} s")
+    limit = threading.Timer(LONGEST, _end, [process])
+    limit.start()
+    try:
+        with (LOGS / f"{step.name}.log").open("w", buffering=1) as log:
+            for line in process.stdout:
+                log.write(line)
+                lines.append(line)
+                if done := re.search(r"\[ *(\d+%)\]$", line):
+                    _progress(f"{step.name}: {done[1]}, {time.monotonic() - start:.0f} s")
+    except KeyboardInterrupt:
+        os.killpg(process.pid, signal.SIGINT)
+        raise
+    finally:
+        limit.cancel()
     _progress("")
     return result(step, process.wait(), "".join(lines), time.monotonic() - start)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ends a process and those that it started, after Python's have shown their threads."""
+    for which in (signal.SIGABRT, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, which)
+        except ProcessLookupError:
+            return
+        time.sleep(5)
 
 
 def _progress(line: str) -> None:

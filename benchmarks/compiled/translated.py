@@ -23,6 +23,10 @@ TRANSLATOR = "wgsl-wasm-transpiler-bundler@0.0.1"  # of npm
 COMPILER = "compushady==0.17.5"  # of PyPI
 LIBRARY = "libdxcompiler_x86_64.so.3.7"
 SCRIPT = Path(__file__).with_name("translate.mjs")
+# node may wait for its own compiler threads at exit without end (nodejs/node#54918); without them
+# it is also the quicker.
+NODE = ("--single-threaded",)
+LONGEST = 600  # seconds that a command may take
 
 
 def check(kernels: Mapping[Pipeline, str], sample: int = 1) -> int:
@@ -33,7 +37,7 @@ def check(kernels: Mapping[Pipeline, str], sample: int = 1) -> int:
         folder = Path(name)
         given = folder / "kernels.json"
         given.write_text(json.dumps([pipeline.wgsl for pipeline in kernels]))
-        _run("node", str(SCRIPT), str(package), str(given), str(folder))
+        _run("node", *NODE, str(SCRIPT), str(package), str(given), str(folder))
         wrong = dict(_refused(kernels, folder))
         compiled = [k for k in range(0, len(kernels), sample) if (folder / f"{k}.hlsl").exists()]
         labels = list(kernels.items())
@@ -94,10 +98,13 @@ def _folder() -> Path:
 
 def _run(*command: str) -> None:
     """Runs a command. Raises Unavailable with the end of its output where it fails."""
+    both = subprocess.PIPE, subprocess.STDOUT
     try:
-        done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run(command, text=True, timeout=LONGEST, stdout=both[0], stderr=both[1])
     except OSError as error:
         raise Unavailable(f"{command[0]} is missing: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{' '.join(command[:3])} did not end in {LONGEST} s") from error
     if done.returncode:
         last = done.stdout.strip().splitlines()[-1:] or ["no output"]
         raise Unavailable(f"{' '.join(command[:3])} failed: {last[0][:300]}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,6 +60,18 @@ def test_failed_tests_are_named_in_the_list(tmp_path: Path) -> None:
     assert "test_step.py::test_other" in named
     *_, reason, last = listed(found)
     assert reason.endswith(named) and last == "Failed: s0."
+
+
+def test_a_step_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a process that it started holds its output open."""
+    monkeypatch.setattr(check, "LONGEST", 3.0)
+    code = "import subprocess, threading\ndef test_it():\n    subprocess.Popen(['sleep', '60'])\n"
+    start = time.monotonic()
+    found = ran(tmp_path, f"{code}    threading.Event().wait()\n")
+    assert found.state == "FAIL" and found.reasons[0].startswith("ended after ")
+    assert time.monotonic() - start < 30
+    shown = (check.LOGS / "models.log").read_text()
+    assert re.search(r"test_step.py\", line 4 in test_it", shown)
 
 
 @pytest.mark.adapter
