@@ -1,7 +1,7 @@
 # Needs only make and python3. Each target sets up what it needs, again when that has changed.
 #
 #   make demo                 compare MobileNet v1 on the CPU kernels and on the GPU (MODEL= IMAGE= LABELS= for your own model)
-#   make test                 run the tests of every day, about nine minutes on two cores (ARGS= names steps)
+#   make test                 run the tests of every day, about eight minutes on two cores (ARGS= names steps)
 #   make test-rest            run what that leaves out, about forty minutes
 #   make test-all             run both
 #   make lint                 check format, lint and types

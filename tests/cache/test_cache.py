@@ -19,8 +19,8 @@ from conformance import host as hosts
 from conformance.models.model_inputs import SHARED
 from conformance.models.tflite import Model, build
 from conformance.variants import quantized as quantized_cases
-from tests.cache.test_stored import changed
 from tests.support import small_models as small
+from tests.support.stored import changed
 from tests.support.subprocesses import ROOT, run_python
 from tflgpu_plugin import options
 from tflgpu_plugin.cache import store
@@ -357,7 +357,7 @@ import random
 import numpy as np
 from conformance import direct
 from conformance.cases import all_cases
-from tests.cache import test_stored as s
+from tests.support import stored as s
 from tflgpu_plugin import native
 from tflgpu_plugin.cache import plan_file
 from tflgpu_plugin.compile import compiler

@@ -15,10 +15,10 @@ import pytest
 
 import tflgpu_plugin
 from conformance.models import decoders
-from tests.cache.test_stored import changed
 from tests.providers.onnxruntime.test_ort_models import control_flow
 from tests.providers.onnxruntime.test_ort_versions import VERSIONS, run_in
 from tests.support import onnx_models as m
+from tests.support.stored import changed
 from tests.support.subprocesses import ROOT, run_python
 from tflgpu_plugin import engine, ops
 from tflgpu_plugin.harness import onnx
@@ -282,8 +282,8 @@ def test_spoiled_templates_of_a_compiled_model_are_not_used(folder: Path, which:
 import random
 from pathlib import Path
 import numpy as np
-from tests.cache import test_compiled_models as t, test_stored as s
-from tests.support import onnx_models as m
+from tests.cache import test_compiled_models as t
+from tests.support import onnx_models as m, stored as s
 m.session(t.network())
 path = t.compiled(Path({str(folder)!r}), "1", m.convolutions())
 theirs, chance, outcomes = m.cpu(m.convolutions()), random.Random({which}), set()
@@ -324,8 +324,8 @@ def test_what_is_wrong_with_a_part_is_told(folder: Path) -> None:
 import json, random
 from pathlib import Path
 import numpy as np
-from tests.cache import test_compiled_models as t, test_stored as s
-from tests.support import onnx_models as m
+from tests.cache import test_compiled_models as t
+from tests.support import onnx_models as m, stored as s
 m.session(t.network())
 path = t.compiled(Path({str(folder)!r}), "1", m.convolutions())
 chance = random.Random(1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cache import test_stored as stored
+from tests.support import stored
 from tflgpu_plugin.cache import codec, plan_check, plan_file
 from tflgpu_plugin.ir import Buffer, Pipeline, Plan, Weight
 

@@ -55,13 +55,13 @@ FOLDERS = {
 PRELUDE = """
 import json, os, pickle, resource, shutil, stat, sys
 from pathlib import Path
-from tests.cache import test_stored
+from tests.support import stored
 from tflgpu_plugin.cache import fingerprint, folders, store
 from tflgpu_plugin.compile import tuning
 from tflgpu_plugin.kernels import bodies
 
 base = Path(os.environ["XDG_CACHE_HOME"]) / "tflgpu-plugin"
-graph, MOST = test_stored.dense(), 1 << 30
+graph, MOST = stored.dense(), 1 << 30
 
 def kernel():
     variant = ("lanes", 8), ("shared", 1), ("shuffled", 1), ("flat", 0), ("ahead", 1)
@@ -72,12 +72,12 @@ def tuned():
     folder = folders.cache("tuning")
     return tuning.kept_settings(folder and folder / "some.json")
 def plan():
-    found = store.Entry(base / "plans" / "plan", test_stored.KEY, lambda: "", MOST).load(graph)
+    found = store.Entry(base / "plans" / "plan", stored.KEY, lambda: "", MOST).load(graph)
     return found and bytes(found.segments[0].body)
 
 folders.keep(folders.cache("tuning") / "some.json", json.dumps({"tile": "4x8"}))
 (base / "plans").mkdir(mode=0o700)
-(base / "plans" / "plan").write_bytes(test_stored.written(test_stored.plan()))
+(base / "plans" / "plan").write_bytes(stored.written(stored.plan()))
 (base / "plans" / "plan").chmod(0o600)
 shutil.rmtree(base / "kernels")  # of that plan
 MADE, ONLY_KEPT = (kernel, code), (tuned, plan)

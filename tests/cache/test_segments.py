@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cache.test_stored import identities, plan, read, written
+from tests.support.stored import identities, plan, read, written
 from tflgpu_plugin.cache import plan_file, rearranged
 from tflgpu_plugin.ir import Plan
 

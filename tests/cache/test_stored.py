@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
 import json
 import os
 import random
-import struct
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +21,17 @@ from benchmarks.networks import NETWORKS
 from benchmarks.to_graph import to_graph
 from conformance import direct, node_cases
 from conformance.cases import all_cases
-from tests.support.net import Net
+from tests.support.stored import (
+    KEY,
+    changed,
+    dense,
+    headed,
+    identities,
+    numbers,
+    plan,
+    read,
+    written,
+)
 from tflgpu_plugin.cache import codec, fingerprint, plan_file, store
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import (
@@ -42,8 +50,6 @@ from tflgpu_plugin.ir import (
     digests,
 )
 from tflgpu_plugin.ops import FAMILIES
-
-KEY = {"plugin": "1", "adapter": "none"}
 
 
 def test_a_plan_of_another_version_of_the_plugin_has_another_key(
@@ -90,55 +96,6 @@ def test_another_adapter_has_another_key(part: str) -> None:
     assert store.difference(found, wanted) == store.DIFFERENCES[part]
 
 
-def dense(scale: float = 1.0) -> Graph:
-    """Returns the graph of one matrix product with a bias."""
-    weights = np.arange(48, dtype=np.float32).reshape(6, 8) * np.float32(scale)
-    n = Net()
-    x, w, bias = n.input((2, 8)), n.constant(weights), n.constant(np.ones(6, np.float32))
-    return n.graph(n.op("fully_connected", x, w, bias))
-
-
-def plan() -> Plan:
-    return compiler.compile(dense(), Target())
-
-
-def written(of: Plan, before: bytes = b"", **extra: Any) -> bytes:
-    held = plan_file.contents(memoryview(before)) if before else None
-    stream = io.BytesIO()
-    plan_file.write(stream, of, KEY, {"tile": "4x8"}, held, {"names": ["x"]} | extra)
-    return stream.getvalue()
-
-
-def read(data: bytes) -> plan_file.Stored:
-    """The only plan in these bytes."""
-    (found,) = plan_file.read(memoryview(data))
-    return found
-
-
-def changed(data: bytes, change: Callable[[Any], None], which: int = 0) -> bytes:
-    """Returns the stored bytes with another header of a segment and a valid checksum, as a hostile
-    writer would make them."""
-    parts = list[bytes]()
-    for segment in plan_file.contents(memoryview(data)).segments:
-        head = plan_file.PREAMBLE.unpack_from(data)
-        end = -(-(plan_file.PREAMBLE.size + head[3]) // 64) * 64 + head[4]
-        parts, data = [*parts, data[:end]], data[end:]
-        assert bytes(segment.body) == parts[-1][end - head[4] :]
-    one = plan_file.contents(memoryview(parts[which])).segments[0]
-    header = json.loads(json.dumps(one.header))
-    change(header)
-    text = zlib.compress(json.dumps(header).encode())
-    parts[which] = headed(text, len(one.body), one.checksum) + bytes(one.body)
-    return b"".join(parts)
-
-
-def headed(text: bytes, body: int, checksum: int) -> bytes:
-    """Returns the head of a body of this size and checksum, with the header `text`."""
-    rest = struct.pack("<QQQ", len(text), body, checksum) + text
-    rest += bytes(-(plan_file.CHECKED + len(rest)) % plan_file.ALIGNMENT)
-    return struct.pack("<8sII", plan_file.MAGIC, plan_file.FORMAT, zlib.crc32(rest)) + rest
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_comes_back_as_it_was(name: str) -> None:
     made = compiler.compile(to_graph(NETWORKS[name]()), Target())
@@ -165,10 +122,6 @@ def test_every_case_has_a_fingerprint_and_its_plan_comes_back(family: str) -> No
             found = read(written(made))
             assert found.plan == made and identities(found.plan) == identities(made)
             assert found.serves(graph)
-
-
-def identities(plan: Plan) -> list[bytes]:
-    return [weight.identity for weight in plan.weights]
 
 
 def test_every_truncation_and_every_flipped_byte_is_seen() -> None:
@@ -218,18 +171,6 @@ def test_another_shape_of_plans_has_another_format() -> None:
     fields = {kind.__name__: [f.name for f in dataclasses.fields(kind)] for kind in kinds}
     digest = hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:8]
     assert (plan_file.FORMAT, digest) == (7, "c8d07534"), "raise FORMAT, then write the new digest"
-
-
-def numbers(value: Any) -> list[tuple[Any, Any]]:
-    """Returns the places of all integers inside lists and maps, as (container, key)."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    found: list[tuple[Any, Any]] = []
-    for key, item in items:
-        if isinstance(item, (dict, list)):
-            found += numbers(item)
-        elif isinstance(item, int) and not isinstance(item, bool):
-            found.append((value, key))
-    return found
 
 
 @pytest.mark.parametrize("bad", [-1, 1 << 32, 1 << 40, 1 << 70, "text", None, [], 2.5])

@@ -79,11 +79,16 @@ def test_a_folder_with_other_files_is_left_alone(
     folder = tmp_path / "repro"
     for _ in range(2):  # the second one replaces the first
         assert found(1, *words, folder)["repro"]["differs"]
-        (folder / "input7.npy").touch()
-    found(1, *words, folder)
-    assert not (folder / "input7.npy").exists()
     again = compare(folder / "model.onnx", "--repro", folder)
     assert again.exit_code == 2 and "holds other files" in again.stderr
+    (folder / "input7.npy").touch()
+    before = {each: each.read_bytes() for each in folder.iterdir()}
+    assert "holds other files" in compare(*words, folder).stderr
+    assert {each: each.read_bytes() for each in folder.iterdir()} == before
+    program = folder / "run.py"
+    (folder / "input7.npy").unlink()
+    program.write_text("print('the program of somebody')\n")
+    assert "holds other files" in compare(*words, folder).stderr
 
 
 def test_the_part_begins_earlier_until_it_differs(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cache import test_stored as stored
 from tests.compile.test_templates_run import PLACES, TARGET, layers, traced
+from tests.support import stored
 from tflgpu_plugin.cache import plan_file
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.frontend import stored_shapes

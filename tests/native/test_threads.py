@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cache.test_stored import dense
+from tests.support.stored import dense
 from tflgpu_plugin import threads
 from tflgpu_plugin.cache import fingerprint, folders
 from tflgpu_plugin.cache.store import Cache

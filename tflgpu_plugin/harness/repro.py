@@ -42,8 +42,7 @@ apart = difference(np.load(HERE / "expected.npy"), got)
 print(f"The largest difference is {{apart:.3g}}; {{ALLOWED:.3g}} is allowed.")
 sys.exit(0 if apart <= ALLOWED else 1)
 '''
-
-OURS = ("run.py", "expected.npy")  # files by which a folder that `write` made is known
+LISTED = "# The files of this folder: "  # the start of the last line of run.py
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,9 @@ def write(
             break
     part, (agreement,) = tried.subject, tried.comparison.agreements
     (expected,) = judged(part)[0].run()
-    _empty(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _ours(folder):
+        (folder / name).unlink(missing_ok=True)
     (folder / part.file).write_bytes(part.content)
     files = {name: f"input{number}.npy" for number, name in enumerate(part.given())}
     for name, value in part.given().items():
@@ -94,26 +95,29 @@ def write(
         facts="\n".join(_facts(wrong, tried.comparison)), options=dict(options), files=files,
         allowed=agreement.allowed, program=part.program,
     )  # fmt: skip
-    (folder / "run.py").write_text(program, encoding="utf-8")
+    names = ", ".join(["run.py", *sorted(path.name for path in folder.iterdir())])
+    (folder / "run.py").write_text(f"{program}{LISTED}{names}\n", encoding="utf-8")
     return Repro(str(folder), len(part.nodes()), not tried.comparison.agrees)
 
 
 def refuse(folder: Path, model: Path) -> None:
     """Raises BadInput if the folder has other files than those of an earlier `write`, or the
     model."""
-    if not folder.is_dir() or not any(folder.iterdir()):
+    if not folder.is_dir():
         return
-    earlier = all((folder / name).is_file() for name in OURS)
-    if not earlier or model.resolve().parent == folder.resolve():
+    others = {path.name for path in folder.iterdir()} - _ours(folder)
+    if others or model.resolve().parent == folder.resolve():
         raise BadInput(f"{folder} holds other files: choose a new or an empty folder.")
 
 
-def _empty(folder: Path) -> None:
-    """Makes the folder, or removes what an earlier call of `write` wrote there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("model.*", "input*.npy", "*.wgsl"):
-        for path in folder.glob(kind):
-            path.unlink()
+def _ours(folder: Path) -> set[str]:
+    """Returns the names of the files that an earlier `write` wrote into the folder."""
+    program = folder / "run.py"
+    text = program.read_text(encoding="utf-8", errors="replace") if program.is_file() else ""
+    *_, last = text.splitlines() or [""]
+    if not last.startswith(LISTED):
+        return set()
+    return {Path(name).name for name in last.removeprefix(LISTED).split(", ")}
 
 
 def _parts(

@@ -62,10 +62,8 @@ def _reaches(shape: Shape, added: Array, mode: str) -> bool:
     return all(max(sides) <= extent - less for extent, sides in zip(shape, added, strict=True))
 
 
-def _dilated(graph: Graph, node: Node) -> dict[int, Array]:
-    """Returns, for each axis that is dilated, the index of the input's element at each position of
-    the result; an added position has the extent of the axis as its index. Raises ValueError, whose
-    text is the end of a sentence."""
+def _dilations(graph: Graph, node: Node) -> list[int]:
+    """Returns the dilation of each axis. Raises ValueError, whose text is the end of a sentence."""
     shape, steps = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if steps is None:
         raise NotConstant("the dilations are computed at run time; make them a constant")
@@ -73,17 +71,19 @@ def _dilated(graph: Graph, node: Node) -> dict[int, Array]:
         raise ValueError(f"dilations {steps.reshape(-1).tolist()} do not fit {list(shape)}")
     if pad_value(graph, node) is None:
         raise NotConstant("the value in between must be a constant with one element")
-    places = {}
-    for k, (extent, step) in enumerate(zip(shape, steps.reshape(-1), strict=True)):
-        if step > 1:
-            at, between = np.divmod(np.arange((extent - 1) * int(step) + 1), step)
-            places[k] = np.where(between, extent, at)
-    return places
+    return [int(step) for step in steps.reshape(-1)]
 
 
 def dilated_shapes(graph: Graph, node: Node) -> list[Shape]:
-    shape, places = graph.shape(node.operand()), _dilated(graph, node)
-    return [tuple(len(places[k]) if k in places else n for k, n in enumerate(shape))]
+    shape, steps = graph.shape(node.operand()), _dilations(graph, node)
+    return [tuple((n - 1) * step + 1 for n, step in zip(shape, steps, strict=True))]
+
+
+def _sources(extent: int, step: int) -> Array:
+    """Returns the index of the input's element at each position along a dilated axis; an added
+    position has the extent as its index."""
+    at, between = np.divmod(np.arange((extent - 1) * step + 1), step)
+    return np.where(between, extent, at)
 
 
 def refuse_dilation(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -96,7 +96,9 @@ def refuse_dilation(graph: Graph, node: Node, target: Target) -> Refusal | None:
 def decompose_dilation(steps: Decomposition, node: Node) -> bool:
     """Pads each dilated axis with one element of the value, and gathers: all added positions read
     that element."""
-    x, places = node.operand(), _dilated(steps.graph, node)
+    x = node.operand()
+    dilations = zip(steps.shape(x), _dilations(steps.graph, node), strict=True)
+    places = {k: _sources(integer(n), step) for k, (n, step) in enumerate(dilations) if step > 1}
     ends = steps.indices([(0, int(k in places)) for k in range(len(steps.shape(x)))])
     longer = steps.add("pad", x, ends, node.operand(2), mode="constant")
     steps.last("view", longer, view=taken(steps.shape(longer), places))

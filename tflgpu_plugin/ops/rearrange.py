@@ -47,17 +47,24 @@ def _batch(graph: Graph, node: Node) -> int:
     return batch + rank if batch < 0 else batch
 
 
-def gathered(graph: Graph, node: Node) -> list[View]:
-    """Returns the view of a gather. Raises ValueError for indices that are out of range or
-    computed."""
-    shape, axis, given = graph.shape(node.operand()), _axis(graph, node), node.operand(1)
-    if _batch(graph, node):
-        raise ValueError("each batch has indices of its own")
+def _indices(graph: Graph, node: Node) -> Array:
+    """Returns the indices of a gather as a vector. Raises ValueError for indices that are out of
+    range or computed."""
+    shape, axis = graph.shape(node.operand()), _axis(graph, node)
     row = integers(_numbers(graph, node, "indices")).reshape(-1)
     attributes = node.attributes
     low = 0 if attributes.get("raises") and not attributes.get("wraps") else -shape[axis]
     if not in_range(row, low, shape[axis] - 1):
         raise ValueError(f"an index is outside an axis of {shape[axis]}")
+    return row
+
+
+def gathered(graph: Graph, node: Node) -> list[View]:
+    """Returns the view of a gather. Raises ValueError as _indices does."""
+    shape, axis, given = graph.shape(node.operand()), _axis(graph, node), node.operand(1)
+    if _batch(graph, node):
+        raise ValueError("each batch has indices of its own")
+    row = _indices(graph, node)
     view = taken(shape, {axis: np.where(row < 0, row + shape[axis], row)})
     return [replace(view, shape=(*shape[:axis], *graph.shape(given), *shape[axis + 1 :]))]
 
@@ -93,7 +100,7 @@ def reversed_axes(graph: Graph, node: Node) -> list[View]:
 def gather_shapes(graph: Graph, node: Node) -> list[Shape]:
     batch = _batch(graph, node)
     if graph.constant(node.inputs[1]) is not None and not batch:
-        return [view.shape for view in gathered(graph, node)]
+        _indices(graph, node)
     shape, axis = graph.shape(node.operand()), _axis(graph, node)
     indices = graph.shape(node.operand(1))
     if not 0 <= batch <= min(axis, len(indices)) or indices[:batch] != shape[:batch]:

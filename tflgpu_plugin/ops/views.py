@@ -387,10 +387,10 @@ def taken(shape: Shape, rows: Mapping[int, Array]) -> View:
             axes.append(Axis(extent, stride))
             continue
         row = rows[k]
-        steps = set(np.diff(row).tolist())
-        if len(steps) > 1:
+        step = row[1] - row[0] if len(row) > 1 else 1
+        if np.any(row[1:] - row[:-1] != step):
             axes.append(Axis(len(row), stride, lookup=row.astype(np.int64)))
             continue
         offset += integer(row[0]) * stride if len(row) else 0
-        axes.append(Axis(len(row), stride * (steps.pop() if steps else 1)))
+        axes.append(Axis(len(row), stride * int(step)))
     return View(tuple(axis.extent for axis in axes), tuple(axes), offset)
