@@ -1,19 +1,26 @@
 """Times a run through LiteRT's CompiledModel against the same run through an Interpreter with the
 delegate, in turns in one process:
 
-    python -m benchmarks.compiled_models [MODEL ...] [--rounds N] [--runs N]
+    python -m benchmarks.compiled_models [MODEL ...] [--seconds N] [--parts]
 
-A run writes the inputs, runs, and reads the outputs. It prints the quickest times and the median of
-the rounds' ratios, CompiledModel over Interpreter; both answers must be equal, bit for bit. Without
-models: MobileNet v1 and a model of three nodes, whose run is little more than the host's work."""
+A run writes the inputs, runs, and reads the outputs. Both ways take turns in short batches of
+runs, of which the quickest counts, so that other work on the machine slows both. It prints medians
+over many such rounds; both answers must be equal, bit for bit. Without models: MobileNet v1 and a
+model of three nodes, whose run is little more than the host's work.
+
+`--parts` also times what of the difference is LiteRT's own, without any accelerator: it puts a run
+of a model on the CPU before each run of the Interpreter, with the same inputs and outputs and one
+node for each output, once through CompiledModel and once through an Interpreter. The difference of
+these two has the work of CompiledModel, and what it costs the run after it: code and data that are
+in the processor's caches no longer."""
 
 from __future__ import annotations
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -21,8 +28,12 @@ import numpy as np
 from conformance.models.tflite import Model
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import compiled as buffers, hosts
+from tflgpu_plugin.ir import NUMPY_DTYPES
 
 FRONTENDS = (hosts.COMPILED, "ai-edge-litert")
+BATCH = 5e-4  # seconds, at least one run
+LEAST = 10  # rounds
+Work = Callable[[], object]
 
 
 def made(content: bytes, name: str) -> Any:
@@ -30,7 +41,7 @@ def made(content: bytes, name: str) -> Any:
     return host.interpreter(content, experimental_delegates=[host.delegate({"force": 1})])
 
 
-def compiled(one: Any, feed: Sequence[Any]) -> Callable[[], object]:
+def compiled(one: Any, feed: Sequence[Any]) -> Work:
     """Returns a run through buffers, as programs write it: without what makes a compiled model look
     like an interpreter."""
     model, outputs = one.model, one.get_output_details()
@@ -50,7 +61,7 @@ def compiled(one: Any, feed: Sequence[Any]) -> Callable[[], object]:
     return run
 
 
-def interpreted(one: Any, feed: Sequence[Any]) -> Callable[[], object]:
+def interpreted(one: Any, feed: Sequence[Any]) -> Work:
     """Returns the same run of an interpreter."""
     given = [detail["index"] for detail in one.get_input_details()]
     taken = [detail["index"] for detail in one.get_output_details()]
@@ -75,7 +86,7 @@ def values(interpreter: Any) -> list[Any]:
     ]
 
 
-def seconds(work: Callable[[], object], runs: int) -> float:
+def seconds(work: Work, runs: int) -> float:
     """Returns the time of the quickest of these runs."""
     found = []
     for _ in range(runs):
@@ -85,21 +96,106 @@ def seconds(work: Callable[[], object], runs: int) -> float:
     return min(found)
 
 
-def measured(content: bytes, rounds: int, runs: int) -> tuple[float, float, float]:
-    """Returns the quickest time of each, and the median of the rounds' ratios."""
+def in_turns(works: Sequence[Work], length: float) -> Any:
+    """Returns the time of the quickest run of each batch, as an array of rounds and works. A round
+    has a batch of each work; all rounds take about `length` seconds."""
+    runs = [max(1, int(BATCH / seconds(work, 3))) for work in works]
+    rounds: list[list[float]] = []
+    order = list(range(len(works)))
+    end = time.perf_counter() + length
+    while time.perf_counter() < end or len(rounds) < LEAST:
+        times = [0.0] * len(works)
+        for way in order:
+            times[way] = seconds(works[way], runs[way])
+        rounds.append(times)
+        order.reverse()
+    return np.array(rounds)
+
+
+# ---- what is LiteRT's own ------------------------------------------------------------------------
+
+
+def bare(interpreter: Any) -> bytes:
+    """Returns a model with the inputs and outputs of another, and one node for each output."""
+    names = {np.dtype(kind): name for name, kind in NUMPY_DTYPES.items()}
+    model = Model()
+    for number, detail in enumerate(interpreter.get_input_details()):
+        model.input(f"x{number}", detail["shape"], names[np.dtype(detail["dtype"])])
+    for detail in interpreter.get_output_details():
+        shape, name = tuple(map(int, detail["shape"])), names[np.dtype(detail["dtype"])]
+        both = [model.constant(np.ones(shape, detail["dtype"]), dtype=name) for _ in range(2)]
+        made = model.op("MAXIMUM", both, "MaximumMinimumOptions", {}, shape=shape, dtype=name)
+        model.output(made)
+    return model.to_bytes()
+
+
+def bare_runs(interpreter: Any, feed: Sequence[Any]) -> tuple[Work, Work]:
+    """Returns runs of such a model on LiteRT's CPU, through CompiledModel and an Interpreter."""
+    from ai_edge_litert.compiled_model import CompiledModel
+    from ai_edge_litert.hardware_accelerator import HardwareAccelerator
+
+    content = bare(interpreter)
+    plain = hosts.host("ai-edge-litert").interpreter(content)
+    plain.allocate_tensors()
+    model = CompiledModel.from_buffer(content, hardware_accel=HardwareAccelerator.CPU)
+    return compiled(Described(model, plain), feed), interpreted(plain, feed)
+
+
+class Described:
+    """A compiled model of which an interpreter says what its outputs are."""
+
+    def __init__(self, model: Any, described: Any) -> None:
+        self.model, self.get_output_details = model, described.get_output_details
+
+
+def after(first: Work, then: Work) -> Work:
+    def both() -> None:
+        first()
+        then()
+
+    return both
+
+
+# ---- a model -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Times:
+    """Medians over rounds: seconds of a run both ways, their ratio, their difference, and what of
+    that is LiteRT's own."""
+
+    new: float
+    old: float
+    ratio: float
+    more: float
+    litert: float | None = None
+
+    def __str__(self) -> str:
+        text = (f"CompiledModel {self.new * 1e3:.3f} ms, Interpreter {self.old * 1e3:.3f} ms, "
+                f"ratio {self.ratio:.3f}")  # fmt: skip
+        if self.litert is None:
+            return text
+        ours = self.more - self.litert
+        return (f"{text}; {self.more * 1e6:.1f} us more, of which LiteRT's own "
+                f"{self.litert * 1e6:.1f} us, the plugin's {ours * 1e6:.1f} us "
+                f"({100 * ours / self.old:.1f} % of the Interpreter's run)")  # fmt: skip
+
+
+def measured(content: bytes, length: float, parts: bool = False) -> Times:
+    """Times a model both ways for about so many seconds."""
     interpreters = [made(content, name) for name in FRONTENDS]
     feed = values(interpreters[0])
     answers = [hosts.invoked(one, feed) for one in interpreters]
     for got, wanted in zip(*answers, strict=True):
         np.testing.assert_array_equal(got, wanted)
-    works = [compiled(interpreters[0], feed), interpreted(interpreters[1], feed)]
-    times = []
-    for number in range(rounds):
-        order = (0, 1) if number % 2 else (1, 0)
-        pair = {way: seconds(works[way], runs) for way in order}
-        times.append((pair[0], pair[1]))
-    new, old = (min(column) for column in zip(*times, strict=True))
-    return new, old, median(one / other for one, other in times)
+    works: list[Work] = [compiled(interpreters[0], feed), interpreted(interpreters[1], feed)]
+    if parts:
+        works += [after(one, works[1]) for one in bare_runs(interpreters[1], feed)]
+    times = in_turns(works, length)
+    new, old = times[:, 0], times[:, 1]
+    own = float(np.median(times[:, 2] - times[:, 3])) if parts else None
+    middle = [float(np.median(one)) for one in (new, old, new / old, new - old)]
+    return Times(middle[0], middle[1], middle[2], middle[3], own)
 
 
 def small() -> bytes:
@@ -124,13 +220,11 @@ def main() -> None:
         prog="python -m benchmarks.compiled_models", description=__doc__
     )
     parser.add_argument("models", nargs="*", type=Path)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--runs", type=int, default=5, help="of a round, of each")
+    parser.add_argument("--seconds", type=float, default=10, help="for each model")
+    parser.add_argument("--parts", action="store_true", help="also what is LiteRT's own")
     given = parser.parse_args()
     for name, content in subjects(given.models).items():
-        new, old, ratio = measured(content, given.rounds, given.runs)
-        print(f"{name}: CompiledModel {new * 1e3:.3f} ms, Interpreter {old * 1e3:.3f} ms, "
-              f"ratio {ratio:.3f}", flush=True)  # fmt: skip
+        print(f"{name}: {measured(content, given.seconds, given.parts)}", flush=True)
 
 
 if __name__ == "__main__":

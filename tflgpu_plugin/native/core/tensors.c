@@ -95,10 +95,10 @@ static stale stale_of(const tgi_tensor *one, uint8_t *memory) {
   return found;
 }
 
+static int present_reader(void) { return tgi_run_is_present() ? TGI_ON_HOST : TGI_LATER; }
+
 /* Notes that the host reads what an output wrote. */
-static void note_host(const tgi_tensor *one) {
-  tgi_habit_note(one->habit, tgi_run_is_present() ? TGI_ON_HOST : TGI_LATER);
-}
+static void note_host(const tgi_tensor *one) { tgi_habit_note(one->habit, present_reader()); }
 
 /* Returns one of the tensors in this range whose bytes are elsewhere. beyond: considers only tensors that extend beyond the
  * range. */
@@ -123,13 +123,21 @@ int tgi_tensor_settle(const void *address, uint64_t bytes, bool beyond, tg_error
   return failed;
 }
 
-int tgi_tensor_read(const void *address, uint64_t bytes, tg_error *err) {
+bool tgi_tensor_note(const void *address, uint64_t bytes, int reader) {
+  bool elsewhere = false;
   tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
-  for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one; one = one->next)
-    if (tgi_tensor_overlaps(one, r)) note_host(one);
+  for (const tgi_tensor *one = r.block ? r.block->tensors : NULL; one; one = one->next) {
+    if (!tgi_tensor_overlaps(one, r)) continue;
+    tgi_habit_note(one->habit, reader);
+    elsewhere |= !one->on_host;
+  }
   tgi_unlock();
-  return tgi_tensor_settle(address, bytes, false, err);
+  return elsewhere;
+}
+
+int tgi_tensor_read(const void *address, uint64_t bytes, tg_error *err) {
+  return tgi_tensor_note(address, bytes, present_reader()) ? tgi_tensor_settle(address, bytes, false, err) : 0;
 }
 
 /* Sets the tensor's new buffer, or none for an output that stays in host memory; returns an old buffer to release, if any. */
@@ -146,12 +154,22 @@ static tg_buffer *replace_buffer(tgi_tensor *one, tg_buffer *buffer) {
   return garbage;
 }
 
+/* Returns memory for a new tensor where none is exactly there, without tgi_lock on entry and with it on return. */
+static tgi_tensor *make_room(const void *address, uint64_t bytes) {
+  tgi_lock();
+  tgi_range r = tgi_range_of(address, bytes);
+  if (!r.block || tgi_tensor_find(r, tgi_tensor_is_exact)) return NULL;
+  tgi_unlock();
+  tgi_tensor *made = calloc(1, sizeof *made);
+  tgi_lock();
+  return made;
+}
+
 /* If only a part of a tensor is written, the caller has copied the rest to host memory before, see tgi_tensor_settle. */
 void tgi_tensor_set(void *address, uint64_t bytes, tgi_written what) {
-  tgi_tensor *made = calloc(1, sizeof *made), *others = NULL;
+  tgi_tensor *made = make_room(address, bytes), *others = NULL;
   tg_buffer *garbage = NULL;
   tgi_readback *unread = NULL;
-  tgi_lock();
   tgi_range r = tgi_range_of(address, bytes);
   if (r.block) others = tgi_tensor_remove_others(r);
   tgi_tensor *one = tgi_tensor_find(r, tgi_tensor_is_exact);
@@ -250,7 +268,11 @@ bool tgi_run_is_present(void) { return depth; }
 void tgi_run_begin(bool borrows) {
   static atomic_ullong runs;
   depth++;
-  if (present()) *present() = (loans){.run = atomic_fetch_add(&runs, 1) + 1, .borrows = borrows};
+  loans *begins = present();
+  if (!begins) return;
+  begins->run = atomic_fetch_add(&runs, 1) + 1;
+  begins->borrows = borrows;
+  begins->count = 0;
 }
 
 /* Copies a tensor that outlives the run from borrowed memory to its own. */

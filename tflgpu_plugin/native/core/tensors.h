@@ -49,6 +49,8 @@ void tgi_tensors_moved(uint64_t up, uint64_t down);   /* counts bytes that moved
 
 /* ---- tensors.c: their bytes -------------------------------------------------------------------------------------------- */
 
+/* Notes a reader of what outputs wrote to these bytes; returns whether any of them are not in host memory. */
+bool tgi_tensor_note(const void *address, uint64_t bytes, int reader);
 /* Copies these bytes to host memory if they are elsewhere, so that the caller may read them. Ignores addresses in no block. */
 int tgi_tensor_read(const void *address, uint64_t bytes, tg_error *err);
 /* Copies between tensors, or between a tensor and host memory. */

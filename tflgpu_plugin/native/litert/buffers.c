@@ -44,15 +44,6 @@ int32_t tgi_memory_destroy(tgr_memory *host) {
   return TGR_OK;
 }
 
-static bool is_elsewhere(const memory *one) {
-  bool found = false;
-  tgi_lock();
-  tgi_range r = tgi_range_of(one->address, one->bytes);
-  for (const tgi_tensor *at = r.block ? r.block->tensors : NULL; at; at = at->next) found |= !at->on_host;
-  tgi_unlock();
-  return found;
-}
-
 typedef struct reading {
   const memory *one;
   tg_error err;
@@ -67,14 +58,15 @@ static void read_all(void *given) {
 /* Readers are noted as those of a run are: the next one brings its result, and waits for it. After an asynchronous run, whoever
  * reads waits. */
 static int bring(const memory *one) {
-  bool waits = !atomic_load(&one->asynchronous), elsewhere = is_elsewhere(one);
-  reading r = {.one = one};
+  bool waits = !atomic_load(&one->asynchronous);
+  if (!tgi_tensor_note(one->address, one->bytes, waits ? TGI_ON_HOST : TGI_LATER)) return 0;
+  reading r;
+  r.one = one;
   if (waits) tgi_run_begin(false);
-  if (elsewhere) tgi_without_python(read_all, &r);
-  else read_all(&r);
+  tgi_without_python(read_all, &r);
   if (waits) tgi_run_end();
   if (r.failed) tgi_log(TGI_ERROR, "tflgpu: %s", r.err.text);
-  if (elsewhere) tgi_log_deliver();
+  tgi_log_deliver();
   return r.failed;
 }
 
@@ -93,14 +85,21 @@ int32_t tgi_memory_lock(tgr_memory *host, int32_t mode, void **address) {
 
 static void is_written(const memory *one) { tgi_tensor_set(one->address, one->bytes, (tgi_written){.on_host = true}); }
 
+/* Ends a lock where no holder has written; returns whether one has. */
+static bool end_reading(memory *one) {
+  tgi_lock();
+  bool written = one->written;
+  if (!written && one->locks) one->locks--;
+  tgi_unlock();
+  return written;
+}
+
 /* The runtime does not say which lock ends, so where several are held, each one's end counts as that of a writer. */
 int32_t tgi_memory_unlock(tgr_memory *host) {
   memory *one = (memory *)host;
   if (!one) return TGR_INVALID_ARGUMENT;
-  tgi_lock();
-  bool written = one->written;
-  tgi_unlock();
-  if (written) is_written(one);
+  if (!end_reading(one)) return TGR_OK;
+  is_written(one);
   tgi_lock();
   if (one->locks) one->locks--;
   one->written &= one->locks > 0;
