@@ -25,6 +25,8 @@ NAMES: dict[int, str] = {
     TensorProto.UINT16: "u16", TensorProto.INT32: "i32",
     TensorProto.INT64: "i64", TensorProto.BFLOAT16: "bf16", TensorProto.UINT32: "u32",
     TensorProto.UINT64: "u64",
+    TensorProto.FLOAT8E4M3FN: "f8e4m3fn", TensorProto.FLOAT8E4M3FNUZ: "f8e4m3fnuz",
+    TensorProto.FLOAT8E5M2: "f8e5m2", TensorProto.FLOAT8E5M2FNUZ: "f8e5m2fnuz",
 }  # fmt: skip
 DOMAINS = ("", "ai.onnx")
 INDICES = ("i32", "i64")

@@ -27,6 +27,7 @@ from tflgpu_plugin.harness import onnx as runner
 
 VERDICTS = ("PASS", "FAIL", "UNCLAIMED", "CPU PASS", "CPU FAIL", "NOLOAD")
 SUFFIX = "_constants"
+FLOATS_OF_8_BITS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 ON_HOST = "{} runs were done by onnxruntime's own kernels"
 
 
@@ -46,7 +47,8 @@ class Outcome:
 @dataclass(frozen=True)
 class Case:
     """A node test: an onnx ModelProto, and pairs of inputs and outputs. A result agrees within the
-    relative and absolute tolerances, or within `units` in the last place."""
+    relative and absolute tolerances, or within `units` in the last place; those of types that numpy
+    lacks are bits, which agree if they stand for the same numbers."""
 
     name: str
     model: Any
@@ -61,6 +63,9 @@ class Case:
             for one, other in zip(result, expected, strict=True):
                 self.compare(one, other)
             return
+        if of_8_bits(expected):
+            result = np.asarray(result).view(expected.dtype).astype(np.float32)
+            expected = expected.astype(np.float32)
         wanted = np.asarray(_array(expected))
         assert result.dtype == wanted.dtype, f"type {result.dtype} instead of {wanted.dtype}"
         assert result.shape == wanted.shape, f"shape {result.shape} instead of {wanted.shape}"
@@ -243,15 +248,22 @@ def of_bfloat16(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic) and value.dtype.name == "bfloat16"
 
 
+def of_8_bits(value: Any) -> bool:
+    """Whether an array holds floats of 8 bits, of a type that onnx adds to numpy's."""
+    return isinstance(value, np.ndarray | np.generic) and value.dtype.name in FLOATS_OF_8_BITS
+
+
 def _array(value: Any) -> Any:
-    """Returns scalars and onnx's packed values as arrays (bfloat16 as its bits), sequences
-    unchanged."""
+    """Returns scalars and onnx's packed values as arrays (types that numpy lacks as bits),
+    sequences unchanged."""
     from onnx import TensorProto, numpy_helper
 
     if isinstance(value, TensorProto):
         return _array(numpy_helper.to_array(value))
     if of_bfloat16(value):
         return np.asarray(value).view(np.uint16)
+    if of_8_bits(value):
+        return np.asarray(value).view(np.uint8)
     return np.asarray(value) if isinstance(value, np.generic | float | int) else value
 
 

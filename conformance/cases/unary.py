@@ -7,7 +7,7 @@ import numpy as np
 
 from conformance.cases import Case, Input, constant, integers
 from conformance.node_cases import NodeCase
-from tflgpu_plugin.ir import MAX_FLOAT32
+from tflgpu_plugin.ir import FLOAT8, MAX_FLOAT32
 
 SHAPES = {
     "scalar": (),
@@ -45,6 +45,26 @@ def gelu(
     options = {"approximate": approximate}
     values = (Input(shape, low=low, high=high),)
     return Case(f"{name}_tanh" * approximate or name, "GELU", 1, values, "GeluOptions", options)
+
+
+def eight_bits(kind: str) -> list[NodeCase]:
+    """Returns cases of a type of 8 bits: its numbers, ties between them, too large and special
+    ones."""
+    held = FLOAT8[kind]
+    form = {"mantissa": held.mantissa, "bias": held.bias, "greatest": held.greatest}
+    signs = {"infinite": float(held.infinite), "unsigned_zero": float(held.unsigned_zero)}
+    ties = np.outer(2.0 ** np.arange(-20, 18), 1 + np.arange(32) / 32).astype(np.float32)
+    found = np.concatenate([ties, -ties, np.full((1, 32), np.nan), np.full((1, 32), -np.inf)])
+    return [
+        *(NodeCase(f"{kind}_{name}", "to_float8", (constant(found),),
+                   {**form, "above": held.above(name == "most"), "not_number": held.not_number},
+                   output_type=kind)
+          for name in ("most", "beyond")),
+        NodeCase(f"{kind}_random", "to_float8", (Input((3, 5, 6, 7), low=-500.0, high=500.0),),
+                 {**form, "above": held.greatest, "not_number": held.not_number}, output_type=kind),
+        NodeCase(kind, "from_float8", (Input((4, 9, 51), kind, low=0, high=255),),
+                 {**form, **signs}),
+    ]  # fmt: skip
 
 
 def halves(op: str) -> Case:
@@ -196,6 +216,7 @@ NODES = [
       for op, held, made, low, high in (("to_bfloat16", "f32", "bf16", -9.0, 9.0),
                                         ("from_bfloat16", "bf16", "f32", 0, 0x7F80))),
     NodeCase("bool", "to_bfloat16", (Input((3, 5), "bool"),), output_type="bf16"),
+    *(case for kind in FLOAT8 for case in eight_bits(kind)),
     NodeCase("rank_6", "erf", (Input((2, 1, 3, 1, 2, 5)),)),
     NodeCase("positive_only", "is_infinite", (constant(np.array([np.inf, -np.inf, 1.0])),),
              {"negative": 0.0}, output_type="bool"),

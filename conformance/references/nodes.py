@@ -21,7 +21,7 @@ from conformance.references import (
     trees as references_trees,
 )
 from conformance.references.rounding import rounded, rounds, times_factor
-from tflgpu_plugin.ir import Array, bfloat16
+from tflgpu_plugin.ir import FLOAT8, Array, bfloat16, float8
 
 _erf = np.vectorize(erf, otypes=[np.float64])
 
@@ -138,6 +138,11 @@ def _one_hot(indices: Array, depth: Array, on: Array, off: Array, axis: int,
     return np.moveaxis(np.where(there, on, off), -1, axis)
 
 
+def _of_8_bits(mantissa: int, bias: int, **others: float) -> str:
+    """Returns the type with these bits of the mantissa and this bias of the exponent."""
+    return next(k for k, held in FLOAT8.items() if (held.mantissa, held.bias) == (mantissa, bias))
+
+
 UNARY: dict[str, Callable[..., Any]] = {
     "abs": np.abs, "neg": np.negative, "ceil": np.ceil, "floor": np.floor, "round": np.round,
     "sign": np.sign, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "square": np.square,
@@ -161,6 +166,10 @@ UNARY: dict[str, Callable[..., Any]] = {
     "softplus": _softplus, "softsign": lambda x: x / (1 + np.abs(x)),
     "mish": lambda x: x * np.tanh(_softplus(x)), "shrink": _shrink,
     "to_bfloat16": lambda x: bfloat16.bits(x.astype(np.float32)), "from_bfloat16": bfloat16.values,
+    "to_float8": lambda x, greatest, above, **form: float8.bits(
+        x.astype(np.float32), _of_8_bits(**form), saturates=above == greatest
+    ),
+    "from_float8": lambda x, **form: float8.values(x, _of_8_bits(**form)),
     "is_nan": np.isnan, "is_infinite": _infinite, "logical_not": np.logical_not,
     "bitwise_not": np.invert,
 }  # fmt: skip

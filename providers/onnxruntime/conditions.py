@@ -8,6 +8,7 @@ import numpy as np
 from tflgpu_plugin.ir import (
     BFLOAT16,
     COUNTS,
+    FLOAT8,
     NUMPY_DTYPES,
     UNSIGNED,
     WHOLE,
@@ -20,10 +21,10 @@ from tflgpu_plugin.providers import COUNTED, Builder, shaped, without_kernel
 
 from . import fused_operators
 from .host import DTYPES
-from .quantize import U8
+from .quantize import made_type
 
 REAL = ("f32", "f16", "bool", *COUNTS)
-CAST = (*REAL, *UNSIGNED, *COUNTED, BFLOAT16)
+CAST = (*REAL, *UNSIGNED, *COUNTED, BFLOAT16, *FLOAT8)
 
 
 # ---- what every node needs -----------------------------------------------------------------------
@@ -106,8 +107,7 @@ EXPONENTS = needs(
 
 
 def castable(e: Builder) -> Refusal | None:
-    """Requires input and result of float32, float16, bfloat16, bool, or integers of 8 to 64
-    bits."""
+    """Requires input and result of floats of 8 to 32 bits, bool, or integers of 8 to 64 bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
     types = NUMPY_DTYPES if e.known_limit else CAST
@@ -166,9 +166,7 @@ def activation(e: Builder) -> Refusal | None:
 QUANTIZED = needs(
     "dtype.unsupported",
     "Results of 8 or 16 bits.",
-    lambda e: (
-        (e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8)) in COUNTED
-    ),
+    lambda e: made_type(e) in (*COUNTED, *FLOAT8),
 )
 DEQUANTIZED = needs("dtype.unsupported", "Results in float32.", lambda e: e.dtype(e.x(1)) == "f32")
 SCALE_AND_ZERO_POINT = needs(

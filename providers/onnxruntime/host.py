@@ -24,6 +24,7 @@ TENSOR_ATTRIBUTE = 8
 DTYPES = {
     1: "f32", 2: "u8", 3: "i8", 4: "u16", 5: "i16", 6: "i32", 7: "i64", 9: "bool", 10: "f16",
     11: "f64", 12: "u32", 13: "u64", 16: BFLOAT16,
+    17: "f8e4m3fn", 18: "f8e4m3fnuz", 19: "f8e5m2", 20: "f8e5m2fnuz",
 }  # fmt: skip
 # 4-bit types, two numbers per byte, the first in the low half: constants are unpacked to 8 bits.
 NIBBLES = {21: "u8", 22: "i8"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, COUNTS, Impossible, needs
+from tflgpu_plugin.ir import COUNTS, Impossible, needs
 from tflgpu_plugin.providers import Builder
 
-from .conditions import REAL
+from .conditions import CAST, REAL
 from .host import DTYPES
 from .presence import absent
 from .rearranging import parts
@@ -19,8 +19,8 @@ from .windows import transposed
 
 LIKENESS = needs(
     "dtype.unsupported",
-    "Both inputs of float32, float16, bfloat16, bool, int32 or int64.",
-    lambda e: {e.dtype(e.x(0)), e.dtype(e.x(1))} <= {*REAL, BFLOAT16},
+    "Both inputs of floats of 8 to 32 bits, bool, or integers of 8 to 64 bits.",
+    lambda e: {e.dtype(e.x(0)), e.dtype(e.x(1))} <= {*CAST},
 )
 ONE_DIAGONAL = needs(
     "shape.unsupported",
@@ -118,7 +118,9 @@ def hardmax(e: Builder) -> int:
 def cast_like(e: Builder) -> int:
     """Builds CastLike: a cast to the type of input 1, whose values are not read."""
     number = next(number for number, dtype in DTYPES.items() if dtype == e.dtype(e.x(1)))
-    made: int = e.run("Cast", e.x(), attributes={"to": number})
+    made: int = e.run(
+        "Cast", e.x(), attributes={"to": number, "saturate": e.integer("saturate", 1)}
+    )
     return made
 
 

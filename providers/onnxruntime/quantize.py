@@ -12,10 +12,10 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import EVEN, NUMBERS, Array, Quantization, Shape, quantization
+from tflgpu_plugin.ir import EVEN, FLOAT8, NUMBERS, Array, Quantization, Shape, quantization
 from tflgpu_plugin.providers import COUNTED, Builder
 
-from . import blockwise
+from . import blockwise, eight_bits
 from .host import DTYPES
 
 U8 = 2  # the number of uint8 in DTYPES
@@ -107,9 +107,17 @@ def stored(
 # ---- between the types ---------------------------------------------------------------------------
 
 
+def made_type(e: Builder) -> str:
+    """Returns the type of the result of QuantizeLinear."""
+    return e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8, "")
+
+
 def _parameters(e: Builder) -> tuple[int, int | None]:
-    """Returns (scale, zero point); with block_size repeated to one per element of the input."""
+    """Returns (scale, zero point); with block_size repeated to one per element of the input. Floats
+    of 8 bits are quantized without a zero point, whatever it is."""
     scale, zero, block, shape = e.x(1), e.get(2), e.integer("block_size"), e.shape()
+    if zero is not None and e.dtype(zero) in FLOAT8:
+        zero = eight_bits.real(e, zero) if e.dtype() in FLOAT8 else None
     if not block:
         return scale, zero
     axis = e.axis(e.integer("axis", 1), len(shape))
@@ -120,14 +128,29 @@ def _parameters(e: Builder) -> tuple[int, int | None]:
 def quantize_linear(e: Builder) -> int:
     """Builds QuantizeLinear to 8 or 16 bits, per tensor, per axis or in blocks."""
     scale, zero = _parameters(e)
-    dtype = e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8, "")
+    dtype = made_type(e)
+    if dtype in FLOAT8:
+        along = _along(e, scale, e.integer("axis", 1), e.rank())
+        units = e.add("div", e.x(), spread_over(e, scale, e.rank(), along))
+        return eight_bits.stored(e, units, dtype, saturates=bool(e.integer("saturate", 1)))
     return stored(e, e.x(), scale, zero, dtype, e.integer("axis", 1))
+
+
+def _real_floats(e: Builder, scale: int, zero: int | None) -> int:
+    """Returns scale * (input - zero point) of floats of 8 bits."""
+    along = _along(e, scale, e.integer("axis", 1), e.rank())
+    values = eight_bits.real(e, e.x())
+    if zero is not None:
+        values = e.add("sub", values, spread_over(e, zero, e.rank(), along))
+    return e.add("mul", values, spread_over(e, scale, e.rank(), along))
 
 
 def dequantize_linear(e: Builder) -> int:
     """Builds DequantizeLinear from 8 or 16 bits, per tensor, per axis or in blocks. Constants may
     also have 32 bits, and become constants."""
     scale, zero = _parameters(e)
+    if e.dtype() in FLOAT8:
+        return _real_floats(e, scale, zero)
     if not e.integer("block_size") or not e.known(e.x(), scale, zero):
         return dequantized(e, e.x(), scale, zero, e.integer("axis", 1))
     factors, shift = e.constant(scale), np.zeros(1) if zero is None else e.constant(zero)

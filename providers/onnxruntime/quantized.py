@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, NUMBERS, WHOLE, Array, Condition, Unfit, asks
+from tflgpu_plugin.ir import BFLOAT16, FLOAT8, NUMBERS, WHOLE, Array, Condition, Unfit, asks
 from tflgpu_plugin.providers import COUNTED, Builder
 
-from . import attention, narrow_integers
+from . import attention, eight_bits, narrow_integers
 from .host import DTYPES
 from .integer_sums import differences, factors
 from .quantize import dequantized, dynamic_quantize, real, spread_over, stored
@@ -133,9 +133,15 @@ def numbers_too(row: Row) -> Row:
 
 
 def cast(e: Builder) -> int:
-    """Builds Cast between float32, float16 (computed as float32), bfloat16, bool (stored as 0.0 and
-    1.0), and integers of 8 to 64 bits."""
+    """Builds Cast between float32, float16 (computed as float32), bfloat16, floats of 8 bits, bool
+    (stored as 0.0 and 1.0), and integers of 8 to 64 bits."""
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
+    if wanted == held and held in FLOAT8:
+        return x
+    if held in FLOAT8:
+        x, held = eight_bits.real(e, x), "f32"
+    if wanted in FLOAT8:
+        return eight_bits.stored(e, x, wanted, saturates=bool(e.integer("saturate", 1)))
     if wanted in COUNTED and wanted != held:
         return narrow_integers.stored(e, narrow_integers.int32(e, x), wanted)
     if held in COUNTED and wanted != held:

@@ -30,7 +30,10 @@ HOSTS_TABLES = {
     "tflgpu_plugin.providers.tflite.ops",
 }
 # The functions by which builders add nodes.
-ADDED_BY = {f"tflgpu_plugin.importer.{name}" for name in ("arithmetic", "builder", "building")}
+ADDED_BY = {
+    *(f"tflgpu_plugin.importer.{name}" for name in ("arithmetic", "builder", "building")),
+    "tflgpu_plugin.providers.onnxruntime.eight_bits",
+}
 # Words of other things than ops.
 WORDS = {
     "tflgpu_plugin.cli.commands": {"mean"},  # an option

@@ -208,7 +208,7 @@ def test_what_other_rooms_ask() -> None:
     }  # fmt: skip
     assert where(lambda row: row.joins) == {"concat"}
     assert where(lambda row: row.fills) == {"pad"}
-    assert where(lambda row: row.converts) == {"cast"}
+    assert where(lambda row: row.converts) == {"cast", "from_float8", "to_float8"}
     assert {name: row.quantizes for name, row in rows if row.quantizes} == {
         "quantize": "to", "dequantize": "from",
     }  # fmt: skip

@@ -14,9 +14,11 @@ from tflgpu_plugin.importer.rules import RULES
 from tflgpu_plugin.importer.support import MAX_RANK, type_names
 from tflgpu_plugin.ir import (
     BFLOAT16,
+    BITS_ONLY,
     CODES,
     COMPLEX,
     COUNTS,
+    FLOAT8,
     OTHER,
     SHORT,
     UNSIGNED,
@@ -116,12 +118,13 @@ def _sentence(condition: Any) -> str:
 
 
 def _types(row: HostOp, *more: str) -> tuple[str, ...]:
-    """Returns the types of a row, or those of its op and `more`, and int16 (quantized) and bfloat16
-    where hosts have kernels of these types."""
+    """Returns the types of a row, or those of its op and `more`, int16 (quantized), bfloat16
+    and floats of 8 bits where hosts have kernels of these types."""
     found = row.types or (*ops.rows()[row.op].types, *more)
-    plain = dict.fromkeys(name for name in found if name != BFLOAT16)
+    plain = dict.fromkeys(name for name in found if name not in BITS_ONLY)
     short = (SHORT,) if row.short else ()
     more_types = (*(UNSIGNED if row.unsigned else ()), *((BFLOAT16,) if row.bfloat16 else ()))
+    more_types += tuple(FLOAT8) if row.float8 else ()
     return (*dict.fromkeys((*plain, *short)), *more_types)
 
 

@@ -40,7 +40,11 @@ ELEMENTS = {  # numbers in the format
     "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9,
     "float16": 10, "double": 11, "uint32": 12, "uint64": 13,
 }  # fmt: skip
-BFLOAT16, BFLOAT16_TYPE = "tensor(bfloat16)", 16
+# Types that numpy lacks: their numbers in the format, and bytes.
+BITS_ONLY = {
+    "tensor(bfloat16)": (16, 2), "tensor(float8e4m3fn)": (17, 1), "tensor(float8e4m3fnuz)": (18, 1),
+    "tensor(float8e5m2)": (19, 1), "tensor(float8e5m2fnuz)": (20, 1),
+}  # fmt: skip
 FOLDER = "session.model_external_initializers_file_folder_path"
 ERRORS, FATAL = 3, 4  # log levels
 SUMS = (
@@ -250,33 +254,37 @@ def _element(name: str, kind: str) -> int:
 
 
 def results(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
-    """Returns the results of the session's `run`. numpy has no bfloat16: arrays of its bits
-    (uint16) represent inputs and outputs of that type."""
+    """Returns the results of the session's `run`. Arrays of bits (unsigned integers) represent
+    inputs and outputs of types that numpy lacks."""
     inputs = {value.name: value.type for value in session.get_inputs()}
-    if BFLOAT16 not in (*inputs.values(), *(value.type for value in session.get_outputs())):
+    if not {*BITS_ONLY} & {*inputs.values(), *(value.type for value in session.get_outputs())}:
         return list(session.run(None, feeds))
-    given = {name: _value(array, inputs[name] == BFLOAT16) for name, array in feeds.items()}
+    given = {name: _value(array, inputs[name]) for name, array in feeds.items()}
     return [_of_value(value) for value in session.run_with_ort_values(None, given)]
 
 
-def _value(array: Array, bits: bool) -> Any:
-    """Returns an OrtValue, of bfloat16 where the array holds the `bits` of that type."""
+def _value(array: Array, kind: str) -> Any:
+    """Returns an OrtValue of the type `kind`, of whose numbers the array may hold the bits."""
     import onnxruntime as ort
 
-    if not bits:
+    if kind not in BITS_ONLY:
         return ort.OrtValue.ortvalue_from_numpy(array)
-    plain = np.asarray(array, np.uint16, order="C")  # scalars stay scalars
-    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(plain, BFLOAT16_TYPE)
+    number, size = BITS_ONLY[kind]
+    plain = np.asarray(array, f"u{size}", order="C")  # scalars stay scalars
+    made = ort.OrtValue.ortvalue_from_shape_and_type(plain.shape, number)
+    if plain.size:
+        ctypes.memmove(made.data_ptr(), plain.ctypes.data, plain.nbytes)
+    return made
 
 
 def _of_value(value: Any) -> Any:
-    if value.data_type() != BFLOAT16:
+    if value.data_type() not in BITS_ONLY:
         return value.numpy()
-    shape = tuple(value.shape())
+    shape, kind = tuple(value.shape()), f"u{BITS_ONLY[value.data_type()][1]}"
     if 0 in shape:
-        return np.zeros(shape, np.uint16)
-    memory = (ctypes.c_uint16 * prod(shape)).from_address(value.data_ptr())
-    return np.array(memory, np.uint16).reshape(shape)
+        return np.zeros(shape, kind)
+    held = ctypes.string_at(value.data_ptr(), prod(shape) * np.dtype(kind).itemsize)
+    return np.frombuffer(held, kind).reshape(shape)
 
 
 def as_array(value: Any) -> Array:

@@ -16,9 +16,10 @@ from tflgpu_plugin.importer import folding, offsets
 from tflgpu_plugin.importer.node_reader import NodeReader
 from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
 from tflgpu_plugin.importer.tensors import TensorId
-from tflgpu_plugin.ir import bfloat16
+from tflgpu_plugin.ir import bfloat16, float8
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.extent import Extent
+from tflgpu_plugin.ir.float8 import FLOAT8
 from tflgpu_plugin.ir.graph import (
     COMPLEX,
     NUMPY_DTYPES,
@@ -42,7 +43,10 @@ LONGEST = 1 << 12  # least elements of the constant that `counting` slices to a 
 
 
 def cast_array(data: Array, dtype: str) -> Array:
-    """Returns the data in this dtype: bfloat16 as its bits, and unchanged if numpy lacks it."""
+    """Returns the data in this dtype: bfloat16 and floats of 8 bits as their bits, and unchanged if
+    numpy lacks it."""
+    if dtype in FLOAT8:
+        return data if data.dtype.kind == "u" else float8.bits(data, dtype, saturates=True)
     if dtype == BFLOAT16:
         return data if data.dtype.kind == "u" else bfloat16.bits(data)
     if symbolic(data) and dtype in COUNTS:

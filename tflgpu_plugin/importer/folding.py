@@ -16,14 +16,16 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir import (
-    BFLOAT16,
+    BITS_ONLY,
     COUNTS,
+    FLOAT8,
     INT32,
     NUMPY_DTYPES,
     Array,
     Node,
     Tensor,
     bfloat16,
+    float8,
     quantization,
 )
 from tflgpu_plugin.ir.symbolic import in_range, symbolic
@@ -130,11 +132,13 @@ def _computed(
 
 
 def operand(meaning: Meaning, tensor: Tensor) -> Array | None:
-    """Returns the value of an operand, or None if it is not known. bfloat16 becomes float32, unless
-    the operation only moves its bits."""
+    """Returns the value of an operand, or None if it is not known. bfloat16 and floats of 8 bits
+    become float32, unless the operation only moves their bits."""
     data = tensor.data
-    if data is None or meaning.moves or tensor.dtype != BFLOAT16:
+    if data is None or meaning.moves or tensor.dtype not in BITS_ONLY:
         return data
+    if tensor.dtype in FLOAT8:
+        return float8.values(data, tensor.dtype)
     return bfloat16.values(data)
 
 

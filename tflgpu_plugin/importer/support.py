@@ -15,7 +15,8 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import FOLDED, Graph, Node, Tensor
+from tflgpu_plugin.ir.float8 import FLOAT8
+from tflgpu_plugin.ir.graph import BITS_ONLY, FOLDED, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import (
     COUNTS,
@@ -44,6 +45,7 @@ TYPE_NAMES = {
     "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
     "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
     "u64": "uint64", "c64": "complex64", BFLOAT16: "bfloat16",
+    **{kind: f"float{kind.removeprefix('f')}" for kind in FLOAT8},
 }  # fmt: skip
 
 
@@ -147,9 +149,10 @@ def unversioned(
 
 
 def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
-    """Refuses integers and bfloat16, which neither edition of the documentation lists."""
+    """Refuses integers, bfloat16 and floats of 8 bits, which no edition of the documentation
+    lists."""
     for tensor in _values(graph, node) if edition != "all" else ():
-        if is_integer(tensor) or tensor.dtype == BFLOAT16:
+        if is_integer(tensor) or tensor.dtype in BITS_ONLY:
             sentence = f"{_held(tensor)}, which {_name(node)} is not listed for{_listed(edition)}."
             return Refusal("option.capabilities", sentence)
     return None
@@ -164,23 +167,25 @@ def _unlisted(node: Node, edition: str) -> Refusal:
 
 
 def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
-    """Returns the refusal of a tensor of bfloat16, uint32 or uint64 if the row does not list the
-    type: the host may have no such kernel for the operator, or another answer."""
+    """Returns the refusal of a tensor of bfloat16, 8-bit floats, uint32 or uint64 if the row does
+    not list the type: the host may have no such kernel for the operator, or another answer."""
     if tensor.dtype in UNSIGNED and row is not None and not row.unsigned:
         types = row.types or ops.rows()[row.op].types
         return of_other_types(tensor, row.name, type_names(of_host(types, row)))
-    if tensor.dtype != BFLOAT16 or row is None or row.bfloat16:
+    if row is None or not _lacking(tensor.dtype, row):
         return None
-    return Refusal(
-        "dtype.unsupported",
-        f"Tensor {tensor.name!r} holds bfloat16 values, for which the host has no CPU kernel of "
-        f"{row.name}.",
-    )
+    said = f"{_held(tensor)}, for which the host has no CPU kernel of {row.name}."
+    return Refusal("dtype.unsupported", said)
+
+
+def _lacking(dtype: str, row: HostOp) -> bool:
+    """Whether this is bfloat16 or a float of 8 bits, for which the row lists no kernel."""
+    return not row.bfloat16 if dtype == BFLOAT16 else dtype in FLOAT8 and not row.float8
 
 
 def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:
-    """Returns the types of an op, without bfloat16 if the host has no kernel for it."""
-    return tuple(kind for kind in types if kind != BFLOAT16 or row is None or row.bfloat16)
+    """Returns the types of an op without those of bits only for which the host has no kernel."""
+    return tuple(kind for kind in types if row is None or not _lacking(kind, row))
 
 
 def of_short(row: HostOp | None) -> bool:

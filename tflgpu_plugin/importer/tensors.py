@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array, Graph, Tensor
+from tflgpu_plugin.ir import BITS_ONLY, NUMPY_DTYPES, Array, Graph, Tensor
 
 NUMPY_NAMES = {
     "object": "i64",  # symbolic extents, see `ir.extent`
-    **{held: name for name, held in NUMPY_DTYPES.items() if name != BFLOAT16},
+    **{held: name for name, held in NUMPY_DTYPES.items() if name not in BITS_ONLY},
 }
 
 

@@ -4,6 +4,7 @@ plans, targets and quantization. This package imports no other package of the pl
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.editor import Editor, merged, renamed
+from tflgpu_plugin.ir.float8 import FLOAT8
 from tflgpu_plugin.ir.symbolic import (
     from_front,
     integer,
@@ -14,9 +15,9 @@ from tflgpu_plugin.ir.symbolic import (
     surely_equal,
 )
 from tflgpu_plugin.ir.graph import (
-    COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NUMPY_DTYPES, STORE, Array, EpilogueOp, Geometry,
-    Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts, dump, geometry, paired,
-    planar, verify,
+    BITS_ONLY, COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NUMPY_DTYPES, STORE, Array, EpilogueOp,
+    Geometry, Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts, dump, geometry,
+    paired, planar, verify,
 )  # fmt: skip
 from tflgpu_plugin.ir.host_op import (
     ROLES, Condition, HostOp, Operand, asks, needs, operands, requirement, table,
@@ -33,12 +34,14 @@ from tflgpu_plugin.ir.target import Target
 
 __all__ = [
     "BFLOAT16",
+    "BITS_ONLY",
     "CODES",
     "COMPLEX",
     "COUNTS",
     "EVEN",
     "EXACT_INTEGERS",
     "FACTOR_UNIT",
+    "FLOAT8",
     "FOLDED",
     "INT32",
     "LEAST_SHIFT",

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
+from tflgpu_plugin.ir.float8 import FLOAT8
 from tflgpu_plugin.ir.host_op import HostOp
 
 Shape = tuple[int, ...]
@@ -35,7 +36,9 @@ NUMPY_DTYPES: dict[str, str] = {
     "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16",
     "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
     BFLOAT16: "uint16",  # its bits
+    **dict.fromkeys(FLOAT8, "uint8"),  # theirs
 }  # fmt: skip
+BITS_ONLY = (BFLOAT16, *FLOAT8)  # dtypes whose arrays hold bits, as numpy lacks them
 
 
 class Misfit(ValueError):

@@ -110,6 +110,8 @@ EPILOGUE_OPS: dict[str, str] = {
     "logical_not": "1.0 - v",  # booleans are 0.0 and 1.0
     "to_bfloat16": "to_bfloat16(v)",
     "from_bfloat16": "from_bfloat16(v)",
+    "to_float8": "to_float8(v, vec3u(vec3f($0, $1, $2)), u32($3), u32($4))",
+    "from_float8": "from_float8(v, vec3u(vec3f($0, $1, $2)), $3 != 0.0, $4 != 0.0)",
 }
 
 # Number of rows, for ops whose operand is a matrix [rows, channels].

@@ -1,4 +1,4 @@
-// Library functions for stored numbers: addresses, bytes, float16, fixed point, quantized sums, int32. A kernel includes those
+// Library functions for stored numbers: addresses, bytes, fixed point, quantized sums, int32. A kernel includes those
 // that it calls.
 //
 // a / b and a % b for a below 2^31. Computed in floats, since software drivers divide integers lane by lane: the first quotient
@@ -23,50 +23,10 @@ fn elements_of(i: u32, channels: u32, spatial: u32, slices: u32) -> vec4u {
   let c = min(vec4u(4u * q) + vec4u(0u, 1u, 2u, 3u), vec4u(channels - 1u));
   return ((i / (spatial * slices)) * spatial + i % spatial) * channels + c;
 }
-// The four float16 values in two words; and one of the two values in a word, selected by the parity of i.
-fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
-fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }
-// Replaces unpack2x16float on devices without it. A subnormal (below 2^-14) is a multiple of 2^-24.
-fn unpacked(word: u32) -> vec2f {
-  let bits = vec2u(word & 0xffffu, word >> 16u);
-  let size = bits & vec2u(0x7fffu);
-  let tiny = bitcast<vec2u>(vec2f(size) * 0x1p-24f);
-  let near = (size << vec2u(13u)) + vec2u(0x38000000u);
-  let kept = select(select(near, tiny, size < vec2u(0x400u)), near | vec2u(0x7f800000u), size >= vec2u(0x7c00u));
-  return bitcast<vec2f>(kept | ((bits & vec2u(0x8000u)) << vec2u(16u)));
-}
 // The four bytes of a word as integers that are stored relative to `low`.
 fn of_bytes(word: u32, low: f32) -> vec4f {
   return vec4f((vec4u(word) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(255u)) + low;
 }
-// v as float16 bits: rounded to nearest, halves to even, clamped to 65504; infinity and NaN are kept. WGSL allows pack2x16float
-// to round either way and to give any result on overflow, and some devices lack it.
-fn halves(v: vec4f) -> vec2u {
-  let bits = bitcast<vec4u>(v);
-  let size = bits & vec4u(0x7fffffffu);
-  let even = (size + vec4u(0xfffu) + ((size >> vec4u(13u)) & vec4u(1u))) & vec4u(0xffffe000u);
-  let special = size >= vec4u(0x7f800000u);
-  let near = (min(even, vec4u(0x477fe000u)) - vec4u(0x38000000u)) >> vec4u(13u);
-  let is_tiny = size < vec4u(0x38800000u);
-  let tiny = vec4u(round(select(vec4f(0.0), abs(v), is_tiny) * 0x1p+24f));  // multiples of 2^-24
-  let nan_or_infinity = select(vec4u(0x7c00u), vec4u(0x7e00u), size > vec4u(0x7f800000u));
-  let m = select(select(near, tiny, is_tiny), nan_or_infinity, special) | ((bits >> vec4u(16u)) & vec4u(0x8000u));
-  return m.xz | (m.yw << vec2u(16u));
-}
-// The same on devices whose own conversion rounds in this way.
-fn native_halves(v: vec4f) -> vec4<f16> {
-  return vec4<f16>(select(clamp(v, vec4f(-65504.0), vec4f(65504.0)), v, is_nan(v) | is_infinite(v)));
-}
-// v as float16 in the way of hosts: as `halves`, but overflow gives infinity.
-fn float16(v: vec4f) -> vec2u { return halves(select(v, v * 0x1p+127f, abs(v) >= vec4f(65520.0))); }
-// v as bfloat16 bits (rounded to nearest, halves to even; NaN becomes the quiet NaN of its sign), and the inverse.
-fn to_bfloat16(v: vec4f) -> vec4f {
-  let bits = bitcast<vec4u>(v);
-  let near = (bits + vec4u(0x7fffu) + ((bits >> vec4u(16u)) & vec4u(1u))) >> vec4u(16u);
-  let nan = ((bits >> vec4u(16u)) & vec4u(0x8000u)) | vec4u(0x7fc0u);
-  return vec4f(select(near, nan, (bits & vec4u(0x7fffffffu)) > vec4u(0x7f800000u)));
-}
-fn from_bfloat16(v: vec4f) -> vec4f { return bitcast<vec4f>(vec4u(v) << vec4u(16u)); }
 // v clamped to [low, high]; NaN stays NaN.
 fn cut(v: vec4f, low: f32, high: f32) -> vec4f { return keep_nan(v, max(min(v, vec4f(high)), vec4f(low))); }
 // w with NaN where v is NaN; and w with e where v or e is NaN. Selects bits, because drivers turn a comparison and selection

@@ -55,9 +55,10 @@ KINDS: Mapping[str, Kind] = {
                   "shape shrink_axis_mask squeeze steps time_axis window"),
         (COUNT, "bits block dilations directions groups heads keys kv_heads p rank size strides "
                 "width"),
-        (NUMBER, "alpha beta bias cell_clip cubic_a empty epsilon extrapolation gamma "
-                 "gate_clip high lambd least levels low negative overlap positive proj_clip rest "
-                 "roi scale scales softcap"),
+        (NUMBER, "above alpha beta bias cell_clip cubic_a empty epsilon extrapolation gamma "
+                 "gate_clip greatest high infinite lambd least levels low mantissa negative "
+                 "not_number overlap positive proj_clip rest "
+                 "roi scale scales softcap unsigned_zero"),
         (TEXT, "activation cell content_function coordinates gate_function gates method mode "
                "nearest outside places reduction state_function"),
         (STEPS, "inner"),

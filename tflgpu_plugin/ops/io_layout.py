@@ -6,10 +6,10 @@ buffer too (`Lowering.hosted`). A transpose to channels-first before an output i
 output's launch.
 
 In the host's buffer float32, int32 and uint32 have a word each, int64 and uint64 two, float16,
-int16 and bfloat16 share a word by two, bool, int8 and uint8 by four. On the device integers of 32
-and 64 bits are int32 (others than it holds flag the run), bool is 0.0 or 1.0, and int8 and uint8
-are the dequantized value (without quantization parameters: the number itself). Values too large for
-float16 become infinities. Raw buffers are padded to a multiple of 16 bytes, so
+int16 and bfloat16 share a word by two, bool, int8, uint8 and floats of 8 bits by four. On the
+device integers of 32 and 64 bits are int32 (others than it holds flag the run), bool is 0.0 or 1.0,
+and int8 and uint8 are the dequantized value (without quantization parameters: the number itself).
+Values too large for float16 become infinities. Raw buffers are padded to a multiple of 16 bytes, so
 that the last vec4 or word may always be accessed."""
 
 from __future__ import annotations
@@ -19,18 +19,30 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Geometry, Node, Tensor, quantization
+from tflgpu_plugin.ir import (
+    BFLOAT16,
+    BITS_ONLY,
+    FLOAT8,
+    NUMPY_DTYPES,
+    Geometry,
+    Node,
+    Tensor,
+    quantization,
+)
 from tflgpu_plugin.ir.symbolic import is_single, surely_divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
-DTYPES = ("f32", "f16", "bool", "i32", "i64", "u32", "u64", "i8", "u8", "i16", "u16", BFLOAT16)
-SHORT = ("f16", "bool", "i8", "u8", "i16", "u16", BFLOAT16)  # several elements per word
+DTYPES = ("f32", "f16", "bool", "i32", "i64", "u32", "u64", "i8", "u8", "i16", "u16", *BITS_ONLY)
+SHORT = ("f16", "bool", "i8", "u8", "i16", "u16", *BITS_ONLY)  # several elements per word
 WORDS = quantization.WHOLE  # one or two words per element
 SAME = ("f32", "i32")  # the same elements on both sides
 CHECKED = ("i64", "u32", "u64")  # of which the device has those in the range of int32
-PLAIN = (*quantization.STORED, "i16", BFLOAT16)  # allowed without quantization parameters
-FORMS = {BFLOAT16: "u16"}  # forms of kernels for dtypes without their own
+PLAIN = (*quantization.STORED, "i16", *BITS_ONLY)  # allowed without quantization parameters
+FORMS = {
+    BFLOAT16: "u16",
+    **dict.fromkeys(FLOAT8, "u8"),
+}  # forms of kernels for dtypes without their own
 
 
 class _Views(NamedTuple):

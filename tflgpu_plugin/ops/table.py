@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, NotConstant, Shape
+from tflgpu_plugin.ir.graph import BITS_ONLY, Array, EpilogueOp, Graph, Node, NotConstant, Shape
 from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ir.quantization import WHOLE, Levels
 from tflgpu_plugin.ir.refusal import Refusal
@@ -252,8 +251,9 @@ class Op:
 
     def takes(self, dtype: str) -> bool:
         """Whether the op computes values of this dtype. It computes float16 as float32; int64,
-        uint32 and uint64 as int32. bfloat16 is stored as bits, which may only be moved."""
-        if dtype == BFLOAT16 and self.moves:
+        uint32 and uint64 as int32. bfloat16 and floats of 8 bits are stored as bits, which may
+        only be moved."""
+        if dtype in BITS_ONLY and self.moves:
             return True
         held = "i32" if dtype in WHOLE else "f32" if dtype == "f16" else dtype
         return held in self.types

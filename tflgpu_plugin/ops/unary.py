@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir import BFLOAT16, Array, EpilogueOp, Graph, Node, Refusal, Target, quantization
+from tflgpu_plugin.ir import (
+    BFLOAT16,
+    FLOAT8,
+    Array,
+    EpilogueOp,
+    Graph,
+    Node,
+    Refusal,
+    Target,
+    float8,
+    quantization,
+)
 from tflgpu_plugin.ops import lookup, quantized
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, overflow
@@ -20,6 +31,9 @@ from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op, same_shape
 from tflgpu_plugin.ops.unknown import PASSES
 
+# Parameters of floats of 8 bits, as `ir.float8` has them.
+FLOAT8_WRITTEN = ("mantissa", "bias", "greatest", "above", "not_number")
+FLOAT8_READ = ("mantissa", "bias", "greatest", "infinite", "unsigned_zero")
 # Attributes that are parameters of a step, in order, with their defaults. A limit of None is open.
 PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
     "elu": (("alpha", 1.0),),
@@ -32,6 +46,8 @@ PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
     "swish": (("alpha", 1.0),),
     "shrink": (("lambd", 0.5), ("bias", 0.0)),
     "is_infinite": (("negative", 1.0), ("positive", 1.0)),
+    "to_float8": tuple((name, 0.0) for name in FLOAT8_WRITTEN),
+    "from_float8": tuple((name, 0.0) for name in FLOAT8_READ),
 }
 
 
@@ -123,6 +139,16 @@ def inverse(x: Array) -> Array:
     return np.asarray(1 / x, x.dtype)
 
 
+def in_8_bits(data: Array, dtype: str, greatest: int, above: int, **form: float) -> Array:
+    """Returns the bits of the numbers as floats of 8 bits."""
+    return float8.bits(np.asarray(data, np.float32), dtype, saturates=above == greatest)
+
+
+def of_8_bits(data: Array, dtype: str, **form: float) -> Array:
+    """Returns the values, which are float32 already."""
+    return data
+
+
 FUNCTION = (
     *("erf", "softsign"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh"),
@@ -175,5 +201,7 @@ OPS = (
     # store them as the other type, which is float32 on the device as well.
     row("to_bfloat16", "exact", ("f32", "bool", BFLOAT16)),
     row("from_bfloat16", "exact", ("f32", BFLOAT16)),
+    row("to_float8", "exact", ("f32", "bool", *FLOAT8), meaning=in_8_bits, converts=True),
+    row("from_float8", "exact", ("f32", *FLOAT8), meaning=of_8_bits, converts=True),
     row("bitwise_not", "exact", (), whole="~v", as_epilogue=None),
 )
