@@ -33,6 +33,7 @@ PLANES = {"winograd_planes": "always", "winograd_rows": "never"}
 ALONG_ROWS = {"winograd_rows": "always", "winograd_planes": "never"}
 DIRECT = {"winograd_planes": "never", "winograd_rows": "never"}  # no Winograd
 STEMS = {"strided_window": "always", "stem": "always"}
+BYTES = {"byte_products": "always"}
 PARTS = {"split_k": "always", "reduce_parts": "always"}
 FEW_GROUPS = 7  # of a dimension, so that small cases fold their dispatches as huge ones do
 
@@ -57,6 +58,8 @@ def variant_targets(wanted: str | None) -> dict[str, Target]:
         "with Winograd as on hardware": replace(hardware, tuning=PLANES),
         "with Winograd along rows": replace(own, tuning=ALONG_ROWS),
         "with stems as on hardware": replace(hardware, tuning=STEMS),
+        "in bytes": replace(own, tuning=BYTES),
+        "in bytes as on hardware": replace(hardware, tuning=BYTES),
         "in parts as on hardware": replace(hardware, tuning=PARTS),
         "with Winograd along rows as on hardware": replace(hardware, tuning=ALONG_ROWS),
     }

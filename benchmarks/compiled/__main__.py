@@ -228,7 +228,8 @@ def main() -> int:
     try:
         if given.models:
             told = partial(_kernels, most=given.top)
-            return models.table(given.models, given.gpus, given.peers, told)
+            tuning = dict(given.against or ())
+            return models.table(given.models, given.gpus, given.peers, told, tuning)
         if given.what == "translated":
             return translated.check(of_cases(), given.sample)
         return check(given) if given.what == "check" else table(given)

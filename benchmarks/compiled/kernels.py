@@ -47,6 +47,7 @@ def _of_amd() -> Iterator[Target]:
         yield replace(plain, least_subgroup=64)
         yield replace(plain, tuning={"winograd_rows": "always", "winograd_planes": "never"})
         yield replace(plain, tuning={"strided_window": "always"})
+        yield replace(plain, tuning={"byte_products": "always"})
 
 
 def _of_device(plain: Target) -> Iterator[Target]:
@@ -54,6 +55,7 @@ def _of_device(plain: Target) -> Iterator[Target]:
     for half in (False, True):
         yield replace(plain, half=half)
         yield replace(plain, half=half, subgroup_size=0, least_subgroup=0)
+        yield replace(plain, half=half, tuning={"byte_products": "always"})
 
 
 def _planned_for(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from unittest.mock import patch
 
 from benchmarks.compiled.gpus import target
@@ -21,15 +23,24 @@ def table(
     families: Sequence[str],
     peers: Sequence[str],
     told: Callable[[Estimate], None],
+    tuning: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    """Prints a row for each model and family, calls `told` with it, and prints the ratios."""
+    """Prints a row for each model and family, calls `told` with it, and prints the ratios. With
+    settings, there is a row with them before each."""
     print("| model | GPU | ours, us | peak | launches | WebGPU, us | peak | launches | ratio |")
     print("|---" * 9 + "|")
     ratios = []
     for model in models:
         planned = plans(model, families)
+        chosen = plans(model, families, tuning) if tuning else []
+        title = ", ".join(f"{key}={value}" for key, value in tuning.items())
         for family in families:
             mine = joined(planned, family)
+            if tuning:
+                other = joined(chosen, family)
+                ratio = f"{other.us / mine.us:.2f} of its time"
+                print(f"| {model.stem}, {title} | {family} | {_cells(other)} | {ratio} | | | |")
+                told(other)
             try:
                 theirs = _webgpu(model, family, peers)
                 ratios.append(theirs.us / mine.us)
@@ -62,7 +73,9 @@ def joined(planned: Sequence[dict[str, Plan]], family: str) -> Estimate:
     return Estimate(family, [one for each in made.values() for one in each.dispatches])
 
 
-def plans(model: Path, families: Sequence[str]) -> list[dict[str, Plan]]:
+def plans(
+    model: Path, families: Sequence[str], tuning: Mapping[str, str] = MappingProxyType({})
+) -> list[dict[str, Plan]]:
     """Returns the plans of a model's partitions for each family, whatever device there is. They
     are made while the host prepares the model, since the weights are its. Raises Unavailable
     where there is no partition."""
@@ -70,7 +83,8 @@ def plans(model: Path, families: Sequence[str]) -> list[dict[str, Plan]]:
     compile_for = compiler.compile
 
     def also(graph: Graph, for_device: Target) -> Plan:
-        found.append({family: compile_for(graph, target(family)) for family in families})
+        targets = {family: replace(target(family), tuning=tuning) for family in families}
+        found.append({family: compile_for(graph, each) for family, each in targets.items()})
         return compile_for(graph, for_device)
 
     with patch.object(compiler, "compile", also):

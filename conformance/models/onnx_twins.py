@@ -282,6 +282,8 @@ def convert(model: Model) -> bytes:
     twin, names = Twin(model), dict[int, str]()
     for index in model.inputs:
         names[index] = f"input_{index}"
+    if any(model.tensors[t].dtype not in VALUES for t in (*model.inputs, *model.outputs)):
+        raise NoTwin("its types")
     for index, tensor in enumerate(model.tensors):
         if tensor.data is not None and tensor.dtype in VALUES:
             names[index] = twin.constant(tensor.data)

@@ -97,6 +97,7 @@ def test_vendors_rows_stay_where_nothing_is_faster() -> None:
         ("attention_tile", "4x1", {"kind": "scores", "rows": 4, "ahead": 1}),
         ("attention_tile", "2x2", {"kind": "scores", "rows": 2, "ahead": 2}),
         ("half_products", "never", {"kind": "stored"}),
+        ("byte_products", "always", {"kind": "bytes"}),
     ],
 )
 def test_a_setting_is_chosen_if_its_kernel_is_clearly_faster(
@@ -323,11 +324,14 @@ def test_every_kernel_runs(stamped: bool) -> None:
     device = adapter.open_device(adapter.select(None))
     clock = calibrating.DeviceClock(device)
     clock.stamped &= stamped
-    kinds = ["product", "scores" if device.target.shuffles else "product"]
+    kinds = ["product", "bytes", "scores" if device.target.shuffles else "product"]
     kinds += ["stored", "half"] if "shader-f16" in device.target.features else []
     probes = [Probe(kind, ahead=2, threads=1, steps=8, rows=2) for kind in kinds]
     more = ["memory", "shuffle" if device.target.shuffles else "global"]
-    probes += [Probe(weights=kind, ahead=1, threads=1, steps=8) for kind in more]
+    probes += [
+        Probe(kind, weights, ahead=1, threads=1, steps=8)
+        for kind in ("product", "bytes") for weights in more
+    ]  # fmt: skip
     assert clock.prepare(probes) == {}
     assert all(clock.nanoseconds(probe, 2) >= 0 for probe in probes)
     assert any(clock.nanoseconds(replace(probe, steps=64), 4) > 0 for probe in probes)

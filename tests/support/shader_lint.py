@@ -15,7 +15,8 @@ MAX_SITES = 16  # about 15: drivers take longer with each
 MAX_INVOCATIONS = 256
 MAX_STORAGE = 8
 MAX_UNIFORM_BYTES = 256
-ACCESSORS = ("load", "half", "load_eight", "half_eight", "padded_half", "padded", "put", "store")
+ACCESSORS = ("load", "half", "load_eight", "half_eight", "padded_half", "padded", "bytes",
+             "padded_bytes", "put", "store")  # fmt: skip
 LANES = 8  # shuffles work in aligned groups of this many lanes
 
 _FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(")

@@ -262,10 +262,19 @@ def ask_half(survey: Survey) -> None:
         survey.tuning["half_products"] = "never"
 
 
+def ask_bytes(survey: Survey) -> None:
+    """Are products of bytes by integer dot products faster than those of float32?"""
+    base = survey.product()
+    probes = {"float32": base, "bytes": replace(base, kind="bytes")}
+    if survey.compare("byte_products", probes, "float32") == "bytes":
+        survey.tuning["byte_products"] = "always"
+
+
 QUESTIONS: Mapping[str, Callable[[Survey], None]] = {
     ask.__name__.removeprefix("ask_"): ask
     for ask in (
         ask_weights, ask_lanes, ask_ahead, ask_launches, ask_threads, ask_attention, ask_half,
+        ask_bytes,
     )
 }  # fmt: skip
 

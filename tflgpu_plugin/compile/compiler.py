@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.compile import copies, half_products, memory, precision
+from tflgpu_plugin.compile import byte_storage, copies, half_products, memory, precision
 from tflgpu_plugin.compile.launches import lower
 from tflgpu_plugin.errors import Unsupported, blaming
 from tflgpu_plugin.ir.extent import Extent, Trace
@@ -19,6 +19,7 @@ from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.symbolic import Word, example, symbolic
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops.byte_products import Level
 from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
 from tflgpu_plugin.passes import pipeline
 
@@ -57,6 +58,7 @@ class Assembly:
     halves: set[object] = field(default_factory=set)  # keys of sources stored as float16
     products: dict[int, int] = field(default_factory=dict)  # see `half_products.chosen`
     powers: dict[object, int] = field(default_factory=dict)  # see `half_products.chosen`
+    levels: dict[object, Level] = field(default_factory=dict)  # see `byte_storage.levels`
     lows: dict[object, float] = field(default_factory=dict)  # see `precision.whole`
     trace: Trace | None = None
     words: list[tuple[int, Any]] = field(default_factory=list)  # see `Template`
@@ -71,12 +73,14 @@ class Assembly:
         launches, root = self.low.launches, self.low.root
         self.low.launches, self.views = copies.elide(launches, root, sizes, homes, limit)
         sizes |= self.views.grown
+        self.levels = byte_storage.levels(self.low, self._memory)
         if target.half and target.halves != "never":
             self._choose_halves(sizes)
         self.lows = precision.whole(self.low)
-        for tensor in self.halves:
-            if isinstance(tensor, int):
-                sizes[tensor] = -(-sizes[tensor] // 2)
+        for names, share in ((self.halves, 2), (self.levels, 4)):
+            for tensor in names:
+                if isinstance(tensor, int):
+                    sizes[tensor] = -(-sizes[tensor] // share)
         reads = [self._tensors(launch.reads) for launch in self.low.launches]
         writes = [self._tensors(launch.writes) for launch in self.low.launches]
         self._check_written(reads, writes)
@@ -161,6 +165,10 @@ class Assembly:
         """Returns the integer that a byte of 0 stands for; None unless stored in bytes."""
         root = self.low.root(source) if self.lows else source
         return self.lows.get(root.key) if isinstance(root, Constant) else None
+
+    def _level(self, source: Source) -> Level | None:
+        """Returns what a byte of a source stands for; None unless it is a tensor in bytes."""
+        return self.levels.get(precision.key(self._memory(source))) if self.levels else None
 
     def _tensors(self, sources: Sequence[Source]) -> list[int]:
         roots = [root for source in sources if isinstance(root := self.low.root(source), int)]
@@ -288,6 +296,7 @@ class Assembly:
             return self.raw[self.low.homes[outer]], inside
         found = self.allocations[outer]
         zeros = self.buffers[self.pools[found.pool]].zeros // VECTOR
+        each = each if self._level(source) is None else 4
         return self.pools[found.pool], (zeros + found.offset) * each + inside
 
     def _dispatch(self, place: int, launch: Launch, offset: int) -> Dispatch:
@@ -304,6 +313,10 @@ class Assembly:
                 parameters[f"channels_{operand.name}"] = self._channels(source)
             if (low := self._low(source)) is not None:
                 parameters[f"low_{operand.name}"] = low
+            if (level := self._level(source)) is not None:
+                raw = byte_storage.is_raw(launch, operand)
+                made = {f"pad_{operand.name}": level.padding}
+                parameters |= made if raw else level.parameters(operand.name)
         if folded:
             gx, gy, gz = launch.workgroups
             parameters |= {"folded": folded, "groups_x": gx, "groups_y": gy}
@@ -327,8 +340,9 @@ class Assembly:
                 half=self._half(source),
                 native=self._half(source) and self.low.target.halves == "native",
                 bytes=self._low(source) is not None,
+                levels=self._level(source) is not None,
                 whole=self._whole(source),
-                zeros=self.buffers[buffer].zeros > 0,
+                zeros=self.buffers[buffer].zeros > 0 and self._begins_with_zeros(source),
             )
             for (operand, source), (buffer, _) in zip(launch.operands, located, strict=True)
         ]
@@ -342,6 +356,11 @@ class Assembly:
         nodes = launch.node.sources or ((launch.node.id,) if launch.node.id >= 0 else ())
         optional = launch.when is not None
         return Dispatch(launch.kernel, index, buffers, offset, groups, nodes, launch.form, optional)
+
+    def _begins_with_zeros(self, source: Source) -> bool:
+        """Whether bytes of 0 before a tensor stand for 0."""
+        level = self._level(source)
+        return level is None or level.zero == 0
 
     def _channels(self, source: Source) -> int:
         if isinstance(source, int) and source >= 0:

@@ -125,7 +125,7 @@ class _Both:
         """Returns what lowers the graph with an extent of 1; temporaries have common numbers."""
         low = self.low
         return Lowering(self.single.graph(low.graph), low.target, sizes=low.sizes,
-                        copied=low.copied)  # fmt: skip
+                        copied=low.copied, in_bytes=low.in_bytes)  # fmt: skip
 
     def _alone(self, place: int, begun: list[Launch]) -> list[Launch]:
         """Returns the launches of a node for an extent of 1."""

@@ -1,5 +1,5 @@
 """Small kernels that a device is timed with: the inner loops of dense products, in each of the ways
-that a tile may load its weights, of products in float16, and of attention.
+that a tile may load its weights, of products in float16 and of bytes, and of attention.
 
 They have the loads, the arithmetic and about the registers of the kernels that models run, and a
 tenth of their text, since drivers take that much less time to compile them. Their results are not
@@ -28,6 +28,7 @@ class Probe:
     product    float32, with weights from `weights` (see `ops.tiles.Tile`)
     stored     x stored as float16, multiplied in float32
     half       both stored and multiplied as float16, 16 terms at a time
+    bytes      both stored as bytes, multiplied by integer dot products
     scores     `rows` queries of attention share the keys that a thread loads
 
     `steps` are the iterations, of 4 channels each or, for scores, of 32 keys; the loads of
@@ -55,6 +56,11 @@ class Probe:
         blocks = min(BLOCKS, max(1, self.threads // self.lanes))
         return max(1, self.threads // blocks // self.lanes), blocks, 1
 
+    @property
+    def vectors(self) -> int:
+        """Returns the vec4 of weights in an iteration."""
+        return SLICES if self.kind == "bytes" else 4 * SLICES
+
     def plan(self, launches: int) -> Plan:
         """Returns a plan that launches the kernel so many times, one after the other."""
         x, w = X_PIXELS * MOST_STEPS * 16, BLOCKS * MOST_STEPS * 4 * SLICES * 16
@@ -74,6 +80,7 @@ TYPES = {
     "product": ("vec4f", "vec4f", "vec4f"),
     "stored": ("vec4<f16>", "vec4f", "vec4f"),
     "half": ("vec4<f16>", "vec4<f16>", "vec4f"),
+    "bytes": ("u32", "vec4u", "vec4i"),
     "scores": ("vec4f", "vec4f", "vec4f"),
 }
 
@@ -88,7 +95,7 @@ def _head(probe: Probe) -> Iterator[str]:
     yield f"@group(0) @binding(2) var<storage, read> w: array<{w}>;"
     yield f"@group(0) @binding(3) var<storage, read_write> y: array<{y}>;"
     if probe.weights == "memory":
-        yield f"var<workgroup> staged: array<{w}, {STAGE * 4 * SLICES}>;"
+        yield f"var<workgroup> staged: array<{w}, {STAGE * probe.vectors}>;"
     shuffles = probe.weights == "shuffle" or probe.kind == "scores"
     lane = ", @builtin(subgroup_invocation_id) sid: u32" if shuffles else ""
     yield f"@compute @workgroup_size({probe.lanes}) fn main(@builtin(workgroup_id) group: vec3u,"
@@ -101,7 +108,7 @@ def _head(probe: Probe) -> Iterator[str]:
 def _product(probe: Probe) -> Iterator[str]:
     y = TYPES[probe.kind][2]
     yield from _head(probe)
-    vectors = 4 * SLICES  # of weights, in an iteration
+    vectors = probe.vectors
     yield f"let block = group.y * {MOST_STEPS * vectors}u;"
     yield f"let at = thread * {PIXELS}u % {X_PIXELS}u;"
     for pixel, slice_ in _sums():
@@ -115,7 +122,7 @@ def _product(probe: Probe) -> Iterator[str]:
     for k in range(probe.ahead):
         for pixel in range(PIXELS):
             yield f"let x{k}{pixel} = x[(k + {k}u) * {X_PIXELS}u + at + {pixel}u];"
-    yield from _half(probe) if probe.kind == "half" else _float(probe)
+    yield from PRODUCTS.get(probe.kind, _float)(probe)
     yield "}"
     for pixel, slice_ in _sums():
         place = f"(group.y * {SLICES}u + {slice_}u) * {X_PIXELS}u + at + {pixel}u"
@@ -127,20 +134,40 @@ def _sums() -> Iterator[tuple[int, int]]:
     return ((pixel, slice_) for pixel in range(PIXELS) for slice_ in range(SLICES))
 
 
+def _weight(probe: Probe, k: int) -> str:
+    """Returns vec4 {0} of the weights of an iteration, also as {2} of every eighth, {1}."""
+    return {
+        "global": f"w[block + (k + {k}u) * {probe.vectors}u + {{0}}u]",
+        "shuffle": f"subgroupShuffle(v{k}{{1}}, base + {{2}}u)",
+        "memory": f"staged[(k % {STAGE}u + {k}u) * {probe.vectors}u + {{0}}u]",
+    }[probe.weights]
+
+
+def _own(probe: Probe, k: int) -> Iterator[str]:
+    """Yields the loads of the weights that a lane passes on by shuffles."""
+    for eight in range(-(-probe.vectors // 8)) if probe.weights == "shuffle" else ():
+        place = f"block + (k + {k}u) * {probe.vectors}u + {8 * eight}u + lid % 8u"
+        yield f"let v{k}{eight} = w[{place}];"
+
+
 def _float(probe: Probe) -> Iterator[str]:
     for k in range(probe.ahead):
-        first = f"block + (k + {k}u) * {4 * SLICES}u"
-        if probe.weights == "shuffle":
-            yield f"let v{k}0 = w[{first} + lid % 8u]; let v{k}1 = w[{first} + 8u + lid % 8u];"
-        weight = {
-            "global": f"w[{first} + {{0}}u]",
-            "shuffle": f"subgroupShuffle(v{k}{{1}}, base + {{2}}u)",
-            "memory": f"staged[(k % {STAGE}u + {k}u) * {4 * SLICES}u + {{0}}u]",
-        }[probe.weights]
+        yield from _own(probe, k)
+        weight = _weight(probe, k)
         for n in range(SLICES):
             yield f"let m{k}{n} = mat4x4f({_four(weight, n)});"
             for pixel in range(PIXELS):
                 yield f"c{pixel}{n} += m{k}{n} * vec4f(x{k}{pixel});"
+
+
+def _bytes(probe: Probe) -> Iterator[str]:
+    for k in range(probe.ahead):
+        yield from _own(probe, k)
+        for n in range(SLICES):
+            yield f"let m{k}{n} = {_weight(probe, k).format(n, 0, n)};"
+            for pixel in range(PIXELS):
+                dots = ", ".join(f"dot4I8Packed(x{k}{pixel}, m{k}{n}.{c})" for c in "xyzw")
+                yield f"c{pixel}{n} += vec4i({dots});"
 
 
 def _four(weight: str, slice_: int) -> str:
@@ -158,6 +185,9 @@ def _half(probe: Probe) -> Iterator[str]:
         for pixel in range(PIXELS):
             runs = " + ".join(f"m{k}{n} * x{k}{pixel}" for k in range(probe.ahead))
             yield f"c{pixel}{n} += vec4f({runs});"
+
+
+PRODUCTS = {"half": _half, "bytes": _bytes}
 
 
 def _scores(probe: Probe) -> Iterator[str]:

@@ -25,6 +25,7 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
         "4x4",
     ),  # rows x ahead
     "half_products": ("never",),
+    "byte_products": ("always",),
 }
 THREADS = tuple(1 << n for n in range(12, 18))
 

@@ -28,6 +28,10 @@ clamped to 65504, the largest float16; infinities and NaN are kept. If a device 
 float16 in that way (`Target.native_half`), the buffer is an array of f16, and a kernel may load it
 without conversion: `half_<name>(i)`, `padded_half_<name>(place, inside)`.
 
+A tensor of 8 bits may be stored in bytes: a vec4 is a word, and kernels see the values that it
+represents. `bytes_<name>(i)` is the word of vec4 i, `padded_bytes_<name>(place, inside)` the one at
+an address or that of padding, `p.pad_<name>`.
+
 A kernel may read a constant as an array of arrays of eight vec4 (its variant `eights` says whether
 that is possible): `eight_<name>(i)` is the index of the array that begins with element i, a
 multiple of 8, and `load_eight_<name>(eight, n)` and `half_eight_<name>(eight, n)` are its elements.
@@ -152,7 +156,7 @@ def frozen(value: object) -> object:
 @cache
 def _library() -> Mapping[str, str]:
     """Returns the functions of the library's files by name, without comments."""
-    text = "".join(body(name, ()) for name in ("math", "numbers", "floats"))
+    text = "".join(body(name, ()) for name in ("math", "numbers", "floats", "bytes"))
     starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
     ends = [start for start, _ in starts[1:]] + [len(text)]
     whole = zip(starts, ends, strict=True)

@@ -18,6 +18,12 @@ _HALVES = {
     2: ("u32", "unpack2x16float({0}[{1}])"),
     1: ("u32", "of_half({0}[({1}) / 2u], {1})"),
 }
+# Levels stored in bytes, likewise. The last arguments are those of quantization.
+_LEVELS = {
+    4: "of_levels({0}[{1}], {2})",
+    2: "of_two_levels({0}[({1}) / 2u], {1}, {2})",
+    1: "of_level({0}[({1}) / 4u], {1}, {2})",
+}
 _NATIVE = {4: "vec4<f16>", 2: "vec2<f16>", 1: "f16"}
 
 
@@ -29,8 +35,10 @@ class Operand:
     `access` is r, w, or x (read and written in place, bound once). `half`: stored as float16 (never
     raw, and written by whole vec4, because two threads must not share a word); `native`: as WGSL's
     f16. `bytes`: a vec4 of integers is stored in a word, counted from the parameter `low_<name>`
-    (read only, as vec4). `whole`: elements are int32. `zeros`: the buffer begins with zeros, which
-    are read as padding: selecting an address is cheaper than selecting each lane of a value."""
+    (read only, as vec4). `levels`: a vec4 of scale_<name> * (byte - zero_<name>), for bytes with a
+    sign, is stored in a word (written by whole vec4). `whole`: elements are int32. `zeros`: the
+    buffer begins with zeros, which are read as padding: selecting an address is cheaper than
+    selecting each lane of a value."""
 
     name: str
     access: str = "r"
@@ -38,6 +46,7 @@ class Operand:
     half: bool = False
     native: bool = False
     bytes: bool = False
+    levels: bool = False
     whole: bool = False
     zeros: bool = False
 
@@ -57,10 +66,13 @@ def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
             yield from _eights(operand, array, value, binding)
             continue
         yield f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
-        if operand.access != "w" or f"load_{name}(" in main:
+        raw = f"bytes_{name}(" in main
+        if f"load_{name}(" in main or not (raw or operand.access == "w"):
             yield f"fn load_{name}(i: u32) -> {kind} {{ return {value.format(index)}; }}"
         if operand.native and f"half_{name}(" in main:
             yield f"fn half_{name}(i: u32) -> {array} {{ return {name}_data[{index}]; }}"
+        if raw:
+            yield f"fn bytes_{name}(i: u32) -> u32 {{ return {name}_data[{index}]; }}"
         yield from _padded(operand, array if operand.native else "", value, main)
         if operand.access != "r" and operand.view != 4:
             yield f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}"
@@ -94,6 +106,11 @@ def _stored(operand: Operand) -> tuple[str, str]:
         if operand.access != "r" or operand.view != 4:
             raise ValueError(f"operand {name!r} is stored in bytes but not read-only by whole vec4")
         return "u32", f"of_bytes({name}_data[{{0}}], p.low_{name})"
+    if operand.levels:
+        if operand.access != "r" and (operand.access != "w" or operand.view != 4):
+            raise ValueError(f"operand {name!r} is stored in bytes but not written by whole vec4")
+        numbers = f"p.scale_{name}, p.zero_{name}"
+        return "u32", _LEVELS[operand.view].format(f"{name}_data", "{0}", numbers)
     return kind, f"{name}_data[{{0}}]"
 
 
@@ -114,6 +131,11 @@ def _padded(operand: Operand, native: str, value: str, main: str) -> Iterable[st
             made = loaded if operand.zeros else f"select({type_}(), {loaded}, inside)"
             head = f"fn {prefix}_{name}(i: u32, inside: bool) -> {type_}"
             yield f"{head} {{ return {made}; }}"
+    if f"padded_bytes_{name}(" in main:
+        made = (
+            f"{name}_data[i]" if operand.zeros else f"select(p.pad_{name}, {name}_data[i], inside)"
+        )
+        yield f"fn padded_bytes_{name}(i: u32, inside: bool) -> u32 {{ return {made}; }}"
 
 
 def types(operands: Sequence[Operand], main: str) -> Iterable[str]:
@@ -138,6 +160,8 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
     value = made = f"select({kind}(), v, epilogue.mask)"
     if operand.half:
         value = f"native_halves({value})" if operand.native else f"halves({value})"
+    if operand.levels:
+        value = f"levels_of({value}, p.scale_{name}, p.zero_{name})"
     if operand.whole and epilogue:
         raise ValueError(f"operand {name!r} holds integers, which no epilogue op supports")
     fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []

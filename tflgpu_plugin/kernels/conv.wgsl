@@ -24,14 +24,19 @@
 //   gated    each channel of x is multiplied by a value of its own (only "point")
 //   parts    each stage has a sum of its own, which has a smaller rounding error
 //   eights   the weights of an iteration are eight vec4 and are read as an array of eight
+//   dots     x and weights are bytes with a sign: an iteration multiplies a word of four channels of x by a vec4 of words for each
+//            slice, and sums are integers that begin with those of `start`. `step` is 4
+//   shifted  the weights are `shift` more than their bytes, so that p.shift times the sum of x is added
 //
 // Weights: [block][tap][channel][slice] of vec4 over output channels, so that an iteration reads `step * slices` adjacent vec4.
 // Pixels past the end repeat the last one and write the same value again, so that threads do not diverge at the edge.
-@let VIEWS, WEIGHTS = 1 if STRIDED else 4 / STEP, STEP * SLICES;
-@let LOAD_X, LOAD_W, PADDED_X = ("half_x", "half_w", "padded_half_x") if RUN else ("load_x", "load_w", "padded_x");
+@let VIEWS, WEIGHTS = 1 if STRIDED else 4 / STEP, SLICES if DOTS else STEP * SLICES;
+@let LOAD_W, HOW = "half_w" if RUN else "load_w", "half" if RUN else "bytes" if DOTS else "load";
+@let LOAD_X, PADDED_X = HOW + "_x", "padded_x" if HOW == "load" else "padded_" + HOW + "_x";
 {% set lane = [""] if step == 1 else [".x", ".y", ".z", ".w"] %}
-alias Vector = vec4<{{ "f16" if run else "f32" }}>;
-alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run else "f32") }};  // the channels of x that an iteration reads
+alias Vector = vec4<{{ "i32" if dots else "f16" if run else "f32" }}>;
+// The channels of x that an iteration reads:
+alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run else "f32") }};
 @if MEMORY: var<workgroup> tile: array<Vector, {{ 8 * weights }}>;
 @each q in SLICES, j in PIXELS, i in STEP, n in WEIGHTS, e in (WEIGHTS + 7) / 8;
 // Loads the weights of iteration u at tap t.
@@ -52,6 +57,12 @@ alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run el
 @macro multiply(u, t, last) {
 @if RUN {
 @multiply_halves(u, t, last, [run / step, 1] | max);
+} @else if DOTS {
+  @for q in SLICES {
+      @if SHARED: let b[q][u][t] = subgroupShuffle(w[0][u], base + q);
+      total[j][q] += four_dots(a[j][u][t], b[q][u][t]);
+  }
+      @if SHIFTED: sum[j] += dot4I8Packed(a[j][u][t], 0x01010101u);
 } @else {
   @for q in SLICES {
       @if SHARED: let b[i * SLICES + q][u][t] = subgroupShuffle(w[(i * SLICES + q) / 8][u], base + (i * SLICES + q) % 8u);
@@ -97,6 +108,11 @@ alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run el
   let y[j] = result_of(plane, m[j]);
 }
   var c[j][q] = vec4f(0.0);
+@if DOTS {
+  let begin = batch * p.start_batch + out_slice;
+  var total[j][q] = load_start(begin + q);
+  @if SHIFTED: var sum[j] = 0;
+}
   // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let steps = p.steps;
   let x_slice = p.x_slice * VIEWS;
@@ -107,6 +123,8 @@ alias Value = {{ ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run el
   @if SHARED: w_base += min(lane, WEIGHTS - 1u);
 @order.sum();
   @if RUN: c[j][q] *= p.unscale;
+  @if DOTS && SHIFTED: total[j][q] += vec4i(p.shift * sum[j]);
+  @if DOTS: c[j][q] = vec4f(total[j][q]);
   // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.
   for (var number = 0u; number < count; number++) {
     let epilogue = epilogue_y(out_slice + number);

@@ -25,6 +25,8 @@ class Conv(NamedTuple):
     gated: bool
     parts: bool
     eights: bool
+    dots: bool = False
+    shifted: bool = False
 
 
 class Depthwise(NamedTuple):

@@ -8,6 +8,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
 from tflgpu_plugin.ops import (
+    byte_products,
     rounding,
     split_depth,
     stem,
@@ -148,6 +149,7 @@ FORMS = Forms(
     Convolution.of,
     (
         *(form.adapted(_as_rows) for form in PRODUCTS),
+        byte_products.form(lambda c: None if c.gated else (c.low, c.node, _plain(c))),
         Form("winograd_planes", winograd.suits, winograd.lower, winograd.pays),
         Form("winograd_rows", winograd_row.suits, winograd_row.lower, winograd_row.pays),
         Form("stem", stem.suits, stem.lower, stem.pays),

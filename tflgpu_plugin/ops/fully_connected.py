@@ -9,7 +9,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ir.choosing import chooses
-from tflgpu_plugin.ops import rounding, split_depth, wide_total
+from tflgpu_plugin.ops import byte_products, rounding, split_depth, wide_total
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.forms import Form, Forms, always
@@ -178,7 +178,14 @@ def _rows_are_pixels(r: Rows) -> bool:
 
 
 _split: Form[Rows] = split_depth.form(lambda r: (r.low, r.node, r.product))
+
+
+def _in_bytes(r: Rows) -> tuple[Lowering, Node, Product] | None:
+    return (r.low, r.node, r.product) if _rows_are_pixels(r) and are_many(r.x) else None
+
+
 PRODUCTS: tuple[Form[Rows], ...] = (
+    byte_products.form(_in_bytes),
     replace(_split, suits=lambda r: _rows_are_pixels(r) and are_many(r.x) and _split.suits(r)),
     Form("point", _rows_are_pixels, lambda r: multiply(r.low, r.node, r.product),
          lambda r: are_many(r.x)),

@@ -139,8 +139,8 @@ class Lowering:
     """Collects the launches of a partition. `sizes`: vec4 counts of temporaries. `aliases`: output
     -> input, or -> a host buffer that stores the tensor as it is. `homes`: host buffers in which
     tensors are computed. `hosted`: tensors that can also be read from the host's buffer. `turned`:
-    graph outputs that are channels-first copies, and of which tensors. `copied`: temporaries that
-    hold the elements of a tensor unchanged. `form`: the form of the node being lowered."""
+    graph outputs that are channels-first copies, and of which tensors. `copied`, `in_bytes`:
+    temporaries with the elements of a tensor, in its storage or in bytes. `form`: the node's."""
 
     graph: Graph
     target: Target
@@ -151,6 +151,7 @@ class Lowering:
     hosted: dict[int, Hosted] = field(default_factory=dict)
     turned: dict[int, int] = field(default_factory=dict)
     copied: dict[int, int] = field(default_factory=dict)
+    in_bytes: dict[int, int] = field(default_factory=dict)
     form: str = ""
 
     @cached_property
@@ -333,9 +334,8 @@ class Lowering:
             epilogue.setdefault(stored[of.outputs[0]], []).append(step)
             values = zip(step.fields, each.parameters, strict=True)
             parameters |= {name: float(value) for name, value in values}
-        for operand, _ in operands:
-            if operand.name == "p":
-                raise ValueError("operand name 'p' is taken by the parameters")
+        if any(operand.name == "p" for operand, _ in operands):
+            raise ValueError("operand name 'p' is taken by the parameters")
         if len(operands) > self.target.max_storage_buffers:
             raise Unsupported.of(
                 "device.limit",

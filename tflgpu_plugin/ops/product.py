@@ -53,7 +53,7 @@ class Product(NamedTuple):
     `source`, `packed` and `target` replace the node's input, weights and output; no epilogue is
     applied to another target. If `split`, planes are parts of the channels, each with its own
     weights (`w_batch` vec4). If `in_parts`, long sums are computed as sums of partial sums.
-    `variant` adds to the kernel's variant."""
+    `variant` adds to the kernel's variant, and `more` has further operands."""
 
     blocks: Blocks
     tile: Tile
@@ -65,6 +65,7 @@ class Product(NamedTuple):
     split: bool = False
     in_parts: bool = False
     variant: Mapping[str, object] = MappingProxyType({})
+    more: Mapping[str, Source] = MappingProxyType({})
 
 
 class _Loop(NamedTuple):
@@ -92,6 +93,7 @@ def multiply(low: Lowering, node: Node, product: Product) -> None:
         [(0, blocks.count, packed)] if packed else weight_parts(low, node, blocks)
     ):
         reads: dict[str, Source | Access] = {"x": Access(source, view=loop.tile.step), "w": part}
+        reads |= product.more
         if gates is not None:
             reads["gate"] = Access(gates, view=loop.tile.step)
             parameters["gate_batch"] = blocks.channels // loop.tile.step

@@ -108,14 +108,24 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
     sums, weights = low.temporary(count * vectors), _weights(low, node, part, count)
     address = address._replace(planes=count)
     multiply(low, node, Product(part, tile, address, packed=weights, target=sums, split=True))
+    add_parts(low, node, sums, count)
+
+
+def add_parts(low: Lowering, node: Node, sums: int, count: int) -> None:
+    """Records the launch that adds so many parts, which are one after the other in `sums`."""
     low.loops(node, count)
-    part_size, variant = {"part": vectors}, {"parts": count}
+    part_size, variant = {"part": low.geometry(node.outputs[0]).vectors}, {"parts": count}
     low.each_vector(
         Kernel("sum_parts", part_size, variant),
         node,
         {"parts": sums},
         writes=("y",),
     )
+
+
+def parts(low: Lowering, node: Node, product: Product) -> int:
+    """Returns how many parts of a product with constant weights pay (1: no split)."""
+    return _parts(low, node, product) if _divides(low, node, product) else 1
 
 
 def taken(low: Lowering, reader: Node) -> Launch | None:

@@ -1,0 +1,168 @@
+"""Tests products of bytes: which layers are computed so, what is stored in bytes, and that results
+are those of float32 sums to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.net import WINDOW, Net
+from tflgpu_plugin.compile import byte_storage, compiler
+from tflgpu_plugin.ir import Array, Graph, Plan, Quantization, Target, Tensor
+from tflgpu_plugin.ops import byte_products
+from tflgpu_plugin.ops.blocks import Blocks
+from tflgpu_plugin.ops.byte_products import BYTE, Level, Weights, shift
+from tflgpu_plugin.runtime import adapter
+from tflgpu_plugin.runtime.program import Instance, Program
+
+BYTES = {"byte_products": "always"}
+GPU = Target(vendor="amd", tuning=BYTES)
+MAP = (1, 9, 10, 12)
+
+
+def layer(b: Net, x: int, outputs: int, kernel: int, dtype: str, zero: int, scale: float) -> int:
+    """Adds a convolution of 8 bits, in uint8 with weights whose zero point is 140."""
+    depth, unsigned = b.shape(x)[-1], dtype == "u8"
+    shape = outputs, kernel, kernel, depth
+    least = np.iinfo(np.uint8 if unsigned else np.int8).min
+    data = b.random.integers(least, least + 256, shape).astype("uint8" if unsigned else "int8")
+    given = b.tensors[x].quantization
+    assert given is not None
+    weights = b.constant(data, dtype, Quantization((0.01,), (140 if unsigned else 0,)))
+    sums = Quantization((0.01 * given.scale[0],), (0,))
+    bias = b.constant(b.random.integers(-999, 999, outputs).astype(np.int32), "i32", sums)
+    made = Tensor("", (), dtype, None, Quantization((scale,), (zero,)))
+    return b.op("conv_2d", x, weights, bias, made=made, **WINDOW)
+
+
+def network(dtype: str) -> Graph:
+    """Returns a point, a window and another point, each on the result of the one before."""
+    b = Net()
+    zero = 100 if dtype == "u8" else -28
+    x = b.input(MAP, dtype, Quantization((0.05,), (zero,)))
+    x = layer(b, x, 24, 1, dtype, zero + 7, 0.3)
+    x = layer(b, x, 18, 3, dtype, zero - 9, 5.0)
+    return b.graph(layer(b, x, 8, 1, dtype, zero, 20.0))
+
+
+def fed(dtype: str) -> Array:
+    kind = np.dtype("uint8" if dtype == "u8" else "int8")
+    limits = np.iinfo(kind)
+    return np.random.default_rng(3).integers(limits.min, limits.max + 1, MAP).astype(kind)
+
+
+def results(plan: Plan, value: Array) -> Array:
+    device = adapter.open_device(adapter.select(None))
+    (found,) = Instance(Program(plan, device.handle, device.pipelines)).run([value])
+    return np.asarray(found)
+
+
+def labels(plan: Plan) -> list[str]:
+    return [dispatch.label for dispatch in plan.dispatches]
+
+
+def test_layers_pass_on_bytes() -> None:
+    plan = compiler.compile(network("i8"), GPU)
+    assert labels(plan) == ["pack", "conv", "conv", "conv", "unpack"]
+    assert [d.form for d in plan.dispatches[1:4]] == ["byte_products"] * 3
+    texts = [plan.pipelines[d.pipeline].wgsl for d in plan.dispatches[1:4]]
+    assert all("four_dots(" in text and "x_data: array<u32>" in text for text in texts)
+    assert ["y_data: array<u32>" in text for text in texts] == [True, True, False]
+    plain = compiler.compile(network("i8"), replace(GPU, tuning={}))
+    assert "byte_products" not in {d.form for d in plain.dispatches}
+    assert not any("four_dots(" in pipeline.wgsl for pipeline in plain.pipelines)
+
+
+def test_bytes_take_a_quarter_of_the_memory() -> None:
+    small, plain = (
+        compiler.compile(network("u8"), replace(GPU, tuning=tuning)) for tuning in (BYTES, {})
+    )
+    pools = [
+        sum(b.bytes - b.zeros for b in plan.buffers if b.role == "pool") for plan in (small, plain)
+    ]
+    assert pools[0] < pools[1] / 1.5  # the last result is not stored in bytes
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+@pytest.mark.parametrize("lack", ["", "VECTOR", "FOLDED"])
+def test_results_are_the_same_to_the_bit(
+    dtype: str, lack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lack`: no tensor can be stored in bytes, since nothing writes whole vec4, or nothing has
+    parameters left, so that each layer gets a copy of its input."""
+    own = adapter.open_device(adapter.select(None)).target
+    graph, value = network(dtype), fed(dtype)
+    expected = results(compiler.compile(graph, own), value)
+    if lack:
+        monkeypatch.setattr(byte_storage, lack, {"VECTOR": 0, "FOLDED": 64}[lack])
+    assert len(np.unique(expected)) > 50
+    for target in (own, replace(own, software=False, vendor="unknown")):
+        bytes_ = replace(target, tuning=BYTES)
+        plan = compiler.compile(graph, bytes_)
+        assert labels(plan).count("unary") == (3 if lack else 0)
+        assert np.array_equal(results(plan, value), expected)
+
+
+def test_what_is_wanted_elsewhere_as_it_is_stays() -> None:
+    """The input of a layer is a state too: the host reads it."""
+    b = Net()
+    x = b.input(MAP, "i8", Quantization((0.05,), (3,)))
+    first = layer(b, x, 12, 1, "i8", 5, 0.3)
+    graph = b.graph(layer(b, first, 8, 1, "i8", 0, 5.0))
+    low = compiler.assembly(graph, GPU).low
+    assert len(low.in_bytes) == 2
+    low.graph = replace(low.graph, states=((x, x),))
+    found = byte_storage.levels(low, low.root)
+    assert found[first] == Level(0.3, 5) and x not in found
+    (copy,) = (made for made, of in low.in_bytes.items() if of == x)
+    assert found[copy] == Level(0.05, 3) and low.root(copy) == copy
+    assert [launch.kernel for launch in low.launches].count("unary") == 1
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "expected"),
+    [
+        (-128, 127, 0), (-127, 5, 0), (-120, 135, 8), (-135, 120, -7), (1, 255, 128),
+        (-255, -1, -127), (-128, 128, None), (3, 256, None),
+    ],
+)  # fmt: skip
+def test_weights_are_relative_to_a_number_where_they_must(
+    least: int, most: int, expected: int | None
+) -> None:
+    assert shift(np.array([least, most], np.int16)) == expected
+    if expected is not None:
+        assert BYTE.min <= min(least, 0) - expected and max(most, 0) - expected <= BYTE.max
+
+
+def test_sums_begin_with_what_zero_points_add() -> None:
+    """For groups, broken slices and parts: products of bytes and the start make the exact sum."""
+    random = np.random.default_rng(11)
+    data = random.integers(-100, 156, (6, 3, 3, 8)).astype(np.int16)
+    less = shift(data)
+    assert less is not None and less > 0
+    weights = Weights(Blocks(6, 9, 4, 1, 2), 2, -5, less)
+    (first, second), start = weights.pieces(data), weights.start(data)
+    assert start.shape == (2, 2, 4) and first.dtype == np.int8
+    x = random.integers(-128, 128, (9, 8))
+    for k, piece in enumerate((first, second)):
+        part = x[:, 4 * k : 4 * k + 4]
+        dots = np.einsum("btcsof,tf->so", piece.astype(np.int64), part)
+        sums = dots + less * part.sum() + start[k]
+        exact = (data[..., 4 * k : 4 * k + 4].reshape(6, 9, 4) * (part + 5)).sum((1, 2))
+        assert np.array_equal(sums.reshape(-1)[:6], exact)
+
+
+def test_values_of_other_types_have_no_bytes() -> None:
+    b = Net()
+    number = Quantization((1e-38,), (0,))
+    tensors = [
+        b.input(MAP),
+        b.input(MAP, "i8", number),
+        b.input(MAP, "i16", Quantization((1.0,), (0,))),
+    ]
+    tensors.append(b.input(MAP, "i8", Quantization((1.0, 2.0), (0, 0))))
+    low = byte_products.Lowering(b.graph(*tensors), GPU)
+    assert [byte_products.level(low, tensor) for tensor in tensors] == [None] * 4

@@ -1,0 +1,73 @@
+"""Chooses the tensors of 8 bits that are stored in bytes: the inputs of layers that multiply bytes
+(see `ops.byte_products`), if all launches that write to their memory write whole vec4, and all
+tensors in it have the same quantization. Other inputs of such layers are copied to bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tflgpu_plugin import kernels
+from tflgpu_plugin.compile.precision import Memory
+from tflgpu_plugin.kernels import Operand
+from tflgpu_plugin.ops.byte_products import Level, level
+from tflgpu_plugin.ops.lowering import Launch, Lowering
+
+VECTOR = 4  # lanes
+FOLDED, PAD = 4, 1  # parameters of a folded dispatch, and of an operand whose words are read
+
+
+def levels(low: Lowering, memory: Memory) -> dict[object, Level]:
+    """Returns what the bytes of memory stand for that holds bytes. Removes the launches that copy
+    tensors which are in bytes themselves. `memory` gives the memory that holds a source."""
+    if not low.in_bytes:
+        return {}
+    wanted = {memory(x) for x in low.in_bytes.values()}
+    kept = [*(t for pair in low.graph.states for t in pair), *low.homes]
+    wide: set[object] = {memory(t) for t in kept}
+    found: dict[object, Level] = {}
+    for operand, source in (each for launch in low.launches for each in launch.operands):
+        place = memory(source)
+        if place not in wanted or place in wide:
+            continue
+        held = level(low, source) if isinstance(source, int) and source >= 0 else None
+        reads = operand.access == "r" and operand.view > 0
+        able = reads or (operand.access == "w" and operand.view == VECTOR)
+        if held is None or not able or found.setdefault(place, held) != held:
+            wide.add(place)
+    for launch in low.launches:
+        wide |= _without_room(launch, [memory(source) for _, source in launch.operands], found)
+    found = {place: held for place, held in found.items() if place not in wide}
+    for made, x in low.in_bytes.items():
+        if memory(x) in found:
+            low.alias(made, x)
+        elif (held := level(low, x)) is not None:
+            found[made] = held
+    low.launches = [one for one in low.launches if not _is_elided(low, one)]
+    return found
+
+
+def is_raw(launch: Launch, operand: Operand) -> bool:
+    """Whether a launch reads the words of an operand, not the values that they represent."""
+    return bool(launch.variant.get("dots")) and operand.name == "x"
+
+
+def _without_room(
+    launch: Launch, places: Sequence[object], found: Collection[object]
+) -> set[object]:
+    """Returns the memory of a launch's operands that the launch cannot convert, because its uniform
+    block has no room for all of the numbers."""
+    operands = [operand for operand, _ in launch.operands]
+    converted = {
+        place: None for place, operand in zip(places, operands, strict=True)
+        if place in found and not is_raw(launch, operand)
+    }  # fmt: skip
+    names = [o.name for o, place in zip(operands, places, strict=True) if place in converted]
+    written = sum(operand.access != "r" for operand in operands)
+    words = len(launch.parameters) + len(operands) + written + FOLDED + PAD + 2 * len(names)
+    return set(converted) if 4 * words > kernels.UNIFORM_BYTES else set()
+
+
+def _is_elided(low: Lowering, launch: Launch) -> bool:
+    """Whether a launch copies a tensor that is in bytes itself."""
+    made = launch.writes[0]
+    return isinstance(made, int) and made in low.in_bytes and made in low.aliases
