@@ -197,6 +197,11 @@ FORMS = {
        for k, more in ((1, 0), (1, 1), (2, 0), (2, 1), (3, 0))},
     "Clip to the wrong way round": _clipped(0.7, 0.3),
     "Resize to the same size": _resized([1, 1, 1.1, 1.1]),
+    **{f"Resize of {name}, {how}": _resized(
+            scales, mode="nearest", nearest_mode=how,
+            coordinate_transformation_mode="tf_half_pixel_for_nn")
+       for name, scales in (("rows", [1, 1, 1.5, 1]), ("columns", [1, 1, 1, 1.5]))
+       for how in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")},
     **fused(),
 }  # fmt: skip
 PART = np.array([0, 0, 0.1, 0.2, 1, 1, 0.9, 0.8], np.float32)

@@ -120,6 +120,8 @@ NODES = [
       for mode in ("linear", "cubic") for rule in COORDINATES[:5] for alone in (False, True)),
     node("smooth_to_one", (1, 6, 7, 4), (1, 2), mode="linear", antialias=True),
     node("smooth_width", (1, 6, 14, 4), (6, 3), mode="cubic", antialias=True, cubic_a=-0.5),
+    *(node(f"width_only_{how}", (1, 6, 7, 4), (6, 15), nearest=how,
+           coordinates="tf_half_pixel_for_nn") for how in ROUNDINGS),
     node("same", (1, 6, 7, 4), (6, 7), mode="linear"),
     node("width_only", (1, 6, 7, 4), (6, 15), mode="linear"),
     *(replace(node(f"whole_{rule}_{how}_{dtype}", (2, 5, 7, 5), (9, 4), nearest=how,

@@ -18,7 +18,7 @@ def _place(o: int, n: int, out: int, kind: str, scale: float, roi: tuple[float, 
         "pytorch_half_pixel": (o + 0.5) / scale - 0.5 if out > 1 else 0.0,
         "align_corners": o * (n - 1) / (out - 1) if out > 1 else 0.0,
         "asymmetric": o / scale,
-        "tf_half_pixel_for_nn": (o + 0.5) / scale,
+        "tf_half_pixel_for_nn": o if scale == 1 else (o + 0.5) / scale,
         "tf_crop_and_resize": start * (n - 1) + o * (end - start) * (n - 1) / (out - 1)
         if out > 1 else 0.5 * (start + end) * (n - 1),
     }[kind]  # fmt: skip

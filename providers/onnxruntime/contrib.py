@@ -39,7 +39,7 @@ def _qlinear(one: HostOp, takes: str, asked: Sequence[Condition], types: str) ->
     """Returns the row of the QLinear (quantized) variant of the ONNX operator `one`, with operands
     `takes`, additional conditions `asked`, and `types`."""
     return _contrib(
-        f"QLinear{one.name}", one.op, takes, quantized.single(), *asked, *one.conditions,
+        f"QLinear{one.name}", one.op, takes, quantized.single(), *one.conditions, *asked,
         by=quantized.over(one.name), types=types,
     )  # fmt: skip
 
@@ -158,7 +158,7 @@ _ROWS: tuple[HostOp, ...] = (
 # ONNX operators with a QLinear variant: its operands, additional conditions and types.
 _QLINEAR: dict[str, tuple[str, Sequence[Condition], str]] = {
     "Add": (PAIR, (), SCALED),
-    "AveragePool": (ONE, (conditions.CHANNELS_FIRST,), SCALED),
+    "AveragePool": (ONE, (conditions.CHANNELS_FIRST, windows.COVERED), SCALED),
     "GlobalAveragePool": (ONE, (conditions.CHANNELS_FIRST,), SCALED),
     "LeakyRelu": (ONE, (), SCALED),
     "Mul": (PAIR, (), SCALED),

@@ -360,6 +360,15 @@ DEFORM_CONV = (
           lambda e: len(e.of("value")) == len(e.of("weights")) == 4),
     _sized, _within, _grouped, _places,
 )  # fmt: skip
+# Where such a window ends after the padding, onnxruntime's QLinearAveragePool divides by its whole
+# size, AveragePool by the part before the end.
+COVERED = needs(
+    "host.ambiguous",
+    "No padding that is counted (count_include_pad) with a window that ends after it (ceil_mode).",
+    lambda e: not (e.integer("count_include_pad") and e.integer("ceil_mode"))
+    or all(n % stride == 0 for n, stride in _window(e).slack),
+    "Implementations disagree about the size of a window of {0} that ends after the padding.",
+)
 POOL = (
     SPATIAL,
     needs(

@@ -77,7 +77,8 @@ def resized(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> 
 
 def _coordinates(extent: int, out: int, axis: int, attributes: Mapping[str, Any]) -> Array:
     """Returns each output index's coordinate in the input as float32, in the order of operations of
-    the reference implementation, which computes half_pixel_symmetric in float64."""
+    the reference implementation, which computes half_pixel_symmetric in float64 and leaves an axis
+    with the scale 1 as it is."""
     half, one = np.float32(0.5), np.float32(1)
     scales = attributes.get("scales")
     scale = np.float32(out) / np.float32(extent) if scales is None else np.float32(scales[axis])
@@ -89,7 +90,7 @@ def _coordinates(extent: int, out: int, axis: int, attributes: Mapping[str, Any]
     if kind == "asymmetric":
         return index / scale
     if kind == "tf_half_pixel_for_nn":
-        return (index + half) / scale
+        return index if scale == one else (index + half) / scale
     if kind == "pytorch_half_pixel":
         return pixel if out > 1 else np.zeros_like(index)
     if kind == "half_pixel_symmetric":

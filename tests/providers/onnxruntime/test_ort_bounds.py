@@ -129,6 +129,10 @@ BOUNDS: list[tuple[Node, str]] = [
     (Node("GroupNormalization", IMAGE, (4,), (4,), num_groups=0), "shape.mismatch"),
     (Node(f"{MS}:QLinearAveragePool", ("u8", IMAGE), *GRID, *GRID, kernel_shape=(2, 3),
           channels_last=1), "attribute.unsupported"),
+    *[(Node(f"{MS}:QLinearAveragePool", ("u8", (1, 2, 6, 5)), *GRID, *GRID, kernel_shape=(2, 3),
+            strides=(2, stride), count_include_pad=counts, ceil_mode=up),
+       "host.ambiguous" if (stride, counts, up) == (3, 1, 1) else "")
+      for stride in (2, 3) for counts in (0, 1) for up in (0, 1)],
     (Node(f"{MS}:SkipSimplifiedLayerNormalization", (2, 3, 4), (2, 3, 4), (4,),
           outputs=("y", "mean")), "output.unsupported"),
     (Node(f"{MS}:SkipSimplifiedLayerNormalization", (2, 3, 4), (2, 3, 4), (4,),
@@ -315,6 +319,10 @@ BOUNDS: list[tuple[Node, str]] = [
     # MultiHeadAttention.
     (multi_head(), ""),
     (multi_head((2, 7, 8), (2, 7, 8)), ""),
+    (multi_head((2, 7, 8), (2, 7, 8), unidirectional=1), "host.ambiguous"),
+    (multi_head((2, 4, 7, 2), (2, 4, 7, 2), unidirectional=1), "host.ambiguous"),
+    (multi_head((2, 5, 8), (2, 5, 8), unidirectional=1), ""),
+    (multi_head((2, 3, 8), (2, 3, 8), unidirectional=1), ""),
     (multi_head((2, 4, 7, 2), (2, 4, 7, 2)), ""),
     (multi_head((2, 4, 7, 2), (2, 4, 7, 2), (24,)), "rank.unsupported"),
     (multi_head((2, 7, 4, 2, 2), None), "rank.unsupported"),
