@@ -42,6 +42,12 @@ ALWAYS_KEPT = (
 )  # bytes: up to here, a partition always keeps constants for the host's kernels
 SPLIT = Refusal("dynamic.shape", "It needs a shape that the CPU computes while the model runs.")
 
+DIVIDED = Refusal(
+    "constant.on_cpu",
+    "A node on the CPU also reads one of its inputs that have a default, and onnxruntime would not "
+    "pass a value that replaces the default on to the GPU.",
+)
+
 
 def connect() -> None:
     """Registers the functions of this module as callbacks with the shared library."""
@@ -134,6 +140,8 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
     for node in taken.nodes:
         if node.id not in inside and node.id not in reasons:
             reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
+            if node.id in grouping.divided - reading.arithmetic:
+                reasons[node.id] = DIVIDED
             if (row := ops.HOST_OPS.get(node.title)) and row.bounds == "opens":
                 reasons[node.id] = providers.INCOMPLETE
     level.decide({node: reason for node, reason in reasons.items() if node not in inside})

@@ -16,13 +16,15 @@ from .snapshot import Snapshot
 class Grouping:
     """Groups the nodes of one imported graph, `reading`. `members` maps the node ids of each
     partition to the ids of the host's nodes; `dynamic` is whether shapes may change between runs.
-    """
+    `divided` are nodes that the groups lack because of an input with a default (`_divided`)."""
 
     def __init__(self, snapshot: Snapshot, reading: Imported, dynamic: bool) -> None:
         self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
         self.members: dict[frozenset[int], frozenset[int]] = {}
         self._writer = {name: node.id for node in snapshot.nodes for name in node.writes}
         self._hosts = self._host_graph()
+        self._sharing = self._shared_defaults()
+        self.divided: set[int] = set()
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
         """Returns the nodes `ids` in convex groups, in execution order. A node whose shape
@@ -62,14 +64,34 @@ class Grouping:
 
     def _convex(self, supported: set[int]) -> list[set[int]]:
         """Returns convex groups of the host nodes `supported`. Misplaced nodes are removed and the
-        groups formed again until all shape arithmetic is in the group of its readers."""
+        groups formed again until all shape arithmetic is in the group of its readers, and all
+        readers of a default are in groups."""
+        self.divided = set()
         while True:
             groups = [set(group) for group in partition.groups(self._hosts, supported)]
             leaving = self._leaving(groups)
             misplaced = {node for group in groups for node in self._misplaced(group, leaving)}
             if not misplaced:
+                misplaced = self._divided(set().union(*groups))
+                self.divided |= misplaced
+            if not misplaced:
                 return groups
             supported = supported - misplaced
+
+    def _shared_defaults(self) -> list[set[int]]:
+        """Returns the nodes that read an input with a default, for each one that several read."""
+        readers: dict[str, set[int]] = {}
+        for node in self.snapshot.nodes:
+            for name in node.reads:
+                if self.snapshot.values[name].default:
+                    readers.setdefault(name, set()).add(node.id)
+        return [nodes for nodes in readers.values() if len(nodes) > 1]
+
+    def _divided(self, inside: set[int]) -> set[int]:
+        """Returns those of the nodes `inside` that read an input with a default which others read,
+        too. onnxruntime copies such a default for our nodes (TransformerMemcpy), and a run that
+        gives another value does not reach the copy."""
+        return {n for nodes in self._sharing if not nodes <= inside for n in nodes & inside}
 
     def _late(self, groups: Sequence[set[int]]) -> list[set[int]]:
         """Returns `groups` in which each DequantizeLinear is in the group of its readers, if these

@@ -43,6 +43,24 @@ def test_no_run_answers_with_a_default_that_was_replaced(given: Array) -> None:
     right(x=X)
 
 
+@pytest.mark.parametrize("op", ["Bernoulli", "Neg", "Mul"])
+def test_a_default_that_nodes_on_the_cpu_read_too(op: str) -> None:
+    """onnxruntime copies a default for our nodes where its own read it, too. A Mul is in a second
+    partition, behind a node on the CPU; chances of 0 and 1 make Bernoulli a copy."""
+    chances = np.eye(4, 8, dtype=np.float32)
+    nodes = [node("Mul", ["x", "w"], ["y"])]
+    nodes += [node("Bernoulli", ["x"], ["r"]), node("Mul", ["r", "w"], ["z"])] if op == "Mul" else (
+        [node(op, ["w"], ["z"])])  # fmt: skip
+    shapes = {"x": (2, 8), "w": (8,)}
+    outputs = {"y": (2, 8), "z": (2, 8) if op == "Mul" else (8,)}
+    data = model(nodes, shapes, outputs, {"w": chances[3]})
+    ours, theirs = session(data), cpu(data)
+    for given in (chances[3], chances[1], chances[3]):
+        feed = {"x": chances[:2], "w": given}
+        for found, wanted in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
 def test_a_body_reads_the_value_that_replaces_a_default() -> None:
     """Such a run is the host's: its model of the partition has the body of a loop as a graph."""
     from onnx import TensorProto, helper
