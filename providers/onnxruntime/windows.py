@@ -365,8 +365,10 @@ DEFORM_CONV = (
 COVERED = needs(
     "host.ambiguous",
     "No padding that is counted (count_include_pad) with a window that ends after it (ceil_mode).",
-    lambda e: not (e.integer("count_include_pad") and e.integer("ceil_mode"))
-    or all(n % stride == 0 for n, stride in _window(e).slack),
+    lambda e: (
+        not (e.integer("count_include_pad") and e.integer("ceil_mode"))
+        or all(n % stride == 0 for n, stride in _window(e).slack)
+    ),
     "Implementations disagree about the size of a window of {0} that ends after the padding.",
 )
 POOL = (
