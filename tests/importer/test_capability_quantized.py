@@ -59,6 +59,13 @@ def test_int16() -> None:
     assert ask(short("RESHAPE", (7,))) == (
         "Tensor 'sum' holds int16 values with a zero point, which must be 0."
     )
+    assert ask(short("ADD", sum=None)) == (
+        "Tensor 'sum' holds int16 values that are not quantized: it has no scale."
+    )
+    assert code(ask(short("ADD", sum=None))) == "quantization.missing"
+    assert ask(short("LOG_SOFTMAX", x=None, y=None, sum=None)) == (
+        "Tensor 'sum' holds int16 values; quantized tensors must be int8 or uint8."
+    )
 
 
 def test_scales_of_int16_are_compared_more_closely() -> None:

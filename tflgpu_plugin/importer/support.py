@@ -206,7 +206,7 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
             "i16" in types or any(tensor is state for state in states)
         )
         if short(tensor) and not (whole or known or of_short(node.row)):
-            return _of_8_bits(tensor)
+            return _of_other_bits(tensor, node.row)
         if scaled or whole:
             if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
                 return reason.reworded(f"{_held(tensor)}{reason}")
@@ -214,14 +214,22 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
         if op.takes(tensor.dtype):
             continue
         if tensor.dtype in QUANTIZED and "f32" in types:
-            return _of_8_bits(tensor)
+            return _of_other_bits(tensor, node.row)
         return of_other_types(tensor, _name(node), type_names(of_host(types, node.row)))
     return None
 
 
-def _of_8_bits(tensor: Tensor) -> Refusal:
+def _of_other_bits(tensor: Tensor, row: HostOp | None) -> Refusal:
+    """Returns the refusal of int16, or of 8 bits without a scale, where float32 or other quantized
+    types are supported."""
+    if of_short(row) and tensor.quantization is None:
+        return _unscaled().reworded(f"{_held(tensor)}{_unscaled()}")
     sentence = f"{_held(tensor)}; quantized tensors must be int8 or uint8."
     return Refusal("dtype.unsupported", sentence)
+
+
+def _unscaled() -> Refusal:
+    return Refusal("quantization.missing", " that are not quantized: it has no scale.")
 
 
 def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) -> Refusal:
@@ -267,7 +275,7 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
     if not wanted:
         return Refusal("option.quantized", " and the option enable_quantized_inference is off.")
     if tensor.quantization is None:
-        return Refusal("quantization.missing", " that are not quantized: it has no scale.")
+        return _unscaled()
     if short(tensor) and any(tensor.quantization.zero_point):
         return Refusal("quantization.unsupported", " with a zero point, which must be 0.")
     if tensor.data is None and len(tensor.quantization.scale) > 1:
