@@ -27,6 +27,8 @@ NAMES: dict[int, str] = {
     TensorProto.UINT64: "u64",
     TensorProto.FLOAT8E4M3FN: "f8e4m3fn", TensorProto.FLOAT8E4M3FNUZ: "f8e4m3fnuz",
     TensorProto.FLOAT8E5M2: "f8e5m2", TensorProto.FLOAT8E5M2FNUZ: "f8e5m2fnuz",
+    TensorProto.INT4: "int4", TensorProto.UINT4: "uint4", TensorProto.INT2: "int2",
+    TensorProto.UINT2: "uint2",
 }  # fmt: skip
 DOMAINS = ("", "ai.onnx")
 INDICES = ("i32", "i64")

@@ -27,6 +27,7 @@ from tflgpu_plugin.harness import onnx as runner
 
 VERDICTS = ("PASS", "FAIL", "UNCLAIMED", "CPU PASS", "CPU FAIL", "NOLOAD")
 SUFFIX = "_constants"
+INTEGERS_IN_PARTS = ("int4", "uint4", "int2", "uint2")  # of a byte
 FLOATS_OF_8_BITS = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 ON_HOST = "{} runs were done by onnxruntime's own kernels"
 
@@ -63,7 +64,7 @@ class Case:
             for one, other in zip(result, expected, strict=True):
                 self.compare(one, other)
             return
-        if of_8_bits(expected):
+        if lacking(expected):
             result = np.asarray(result).view(expected.dtype).astype(np.float32)
             expected = expected.astype(np.float32)
         wanted = np.asarray(_array(expected))
@@ -248,9 +249,10 @@ def of_bfloat16(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic) and value.dtype.name == "bfloat16"
 
 
-def of_8_bits(value: Any) -> bool:
-    """Whether an array holds floats of 8 bits, of a type that onnx adds to numpy's."""
-    return isinstance(value, np.ndarray | np.generic) and value.dtype.name in FLOATS_OF_8_BITS
+def lacking(value: Any) -> bool:
+    """Whether an array holds numbers of at most 8 bits, of a type that onnx adds to numpy's."""
+    names = (*FLOATS_OF_8_BITS, *INTEGERS_IN_PARTS)
+    return isinstance(value, np.ndarray | np.generic) and value.dtype.name in names
 
 
 def _array(value: Any) -> Any:
@@ -262,7 +264,7 @@ def _array(value: Any) -> Any:
         return _array(numpy_helper.to_array(value))
     if of_bfloat16(value):
         return np.asarray(value).view(np.uint16)
-    if of_8_bits(value):
+    if lacking(value):
         return np.asarray(value).view(np.uint8)
     return np.asarray(value) if isinstance(value, np.generic | float | int) else value
 

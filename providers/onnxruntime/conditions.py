@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir import (
-    BFLOAT16,
+    BITS_ONLY,
     COUNTS,
-    FLOAT8,
+    NARROW,
     NUMPY_DTYPES,
     UNSIGNED,
     WHOLE,
@@ -24,7 +24,7 @@ from .host import DTYPES
 from .quantize import made_type
 
 REAL = ("f32", "f16", "bool", *COUNTS)
-CAST = (*REAL, *UNSIGNED, *COUNTED, BFLOAT16, *FLOAT8)
+CAST = (*REAL, *UNSIGNED, *COUNTED, *BITS_ONLY)
 
 
 # ---- what every node needs -----------------------------------------------------------------------
@@ -107,7 +107,7 @@ EXPONENTS = needs(
 
 
 def castable(e: Builder) -> Refusal | None:
-    """Requires input and result of floats of 8 to 32 bits, bool, or integers of 8 to 64 bits."""
+    """Requires input and result of floats of 8 to 32 bits, bool, or integers of 2 to 64 bits."""
     held, number = e.dtype(), e.integer("to")
     wanted = DTYPES.get(number, f"element type {number}")
     types = NUMPY_DTYPES if e.known_limit else CAST
@@ -165,8 +165,8 @@ def activation(e: Builder) -> Refusal | None:
 
 QUANTIZED = needs(
     "dtype.unsupported",
-    "Results of 8 or 16 bits.",
-    lambda e: made_type(e) in (*COUNTED, *FLOAT8),
+    "Results of 16 bits or fewer.",
+    lambda e: made_type(e) in (*COUNTED, *NARROW),
 )
 DEQUANTIZED = needs("dtype.unsupported", "Results in float32.", lambda e: e.dtype(e.x(1)) == "f32")
 SCALE_AND_ZERO_POINT = needs(

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, Array
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, PACKED, Array, packed, stored_bytes
+from tflgpu_plugin.ir.packed import signed
 from tflgpu_plugin.providers import native
 
 from .. import HostError
@@ -25,10 +26,11 @@ DTYPES = {
     1: "f32", 2: "u8", 3: "i8", 4: "u16", 5: "i16", 6: "i32", 7: "i64", 9: "bool", 10: "f16",
     11: "f64", 12: "u32", 13: "u64", 16: BFLOAT16,
     17: "f8e4m3fn", 18: "f8e4m3fnuz", 19: "f8e5m2", 20: "f8e5m2fnuz",
+    21: "uint4", 22: "int4", 25: "uint2", 26: "int2",
 }  # fmt: skip
-# 4-bit types, two numbers per byte, the first in the low half: constants are unpacked to 8 bits.
-NIBBLES = {21: "u8", 22: "i8"}
-UNREAD = {8: "string", 21: "uint4", 22: "int4"}  # names of other types in messages
+UNPACKED = {21: "u8", 22: "i8", 25: "u8", 26: "i8"}  # types of constants of 4 and 2 bits
+UNREAD = {8: "string"}  # names of other types in messages
+NUMBERS = {24: 25, 25: 26}  # in ONNX, of types that have another number in onnxruntime's C API
 
 
 class Host:
@@ -153,15 +155,15 @@ class Host:
             self.api.release_value(value)
 
     def data(self, value: Any) -> Array | None:
-        """Returns a tensor's data as a read-only view, 4-bit types unpacked; None for types without
-        a numpy dtype."""
+        """Returns a tensor's data as a read-only view, types of 4 and 2 bits unpacked; None for
+        types without a numpy dtype."""
         info = self.get(self.api.get_value_info, value, "tgo_tensor_info **")
         try:
-            element = self.get(self.api.get_element_kind, info, "int *")
+            element = self.element(info)
             shape = tuple(self.dims(info))
         finally:
             self.api.release_tensor_info(info)
-        dtype = DTYPES.get(element) or NIBBLES.get(element)
+        dtype = DTYPES.get(element)
         if dtype is None:
             return None
         kind = np.dtype(NUMPY_DTYPES[dtype])
@@ -169,12 +171,18 @@ class Host:
         if not count:
             return np.zeros(shape, kind)
         address = self.get(self.api.get_tensor_data, value, "void **")
-        if element in NIBBLES:
-            packed = np.frombuffer(self.ffi.buffer(address, -(-count // 2)), np.uint8)
-            return nibbles(packed, dtype == "i8")[:count].reshape(shape)
+        if dtype in PACKED:
+            held = self.ffi.buffer(address, stored_bytes(shape, dtype))
+            numbers = packed.unpack(np.frombuffer(held, np.uint8), PACKED[dtype], signed(dtype))
+            return numbers[:count].reshape(shape)
         view = np.frombuffer(self.ffi.buffer(address, count * kind.itemsize), kind)
         view.flags.writeable = False
         return view.reshape(shape)
+
+    def element(self, info: Any) -> int:
+        """Returns the element type of a tensor as its number in ONNX."""
+        found = int(self.get(self.api.get_element_kind, info, "int *"))
+        return NUMBERS.get(found, found)
 
     def dims(self, info: Any) -> list[int]:
         """Returns the extents of a tensor, -1 for symbolic and unknown ones."""
@@ -184,17 +192,3 @@ class Host:
         """Returns the names of the symbolic extents of a tensor, "" for all others."""
         found = self._array(self.api.get_rank, self.api.get_symbols, info, "const char *[]")
         return [self.ffi.string(one).decode() if one else "" for one in found]
-
-
-def paired(numbers: Array) -> Array:
-    """Packs 4-bit numbers along the last axis, two per byte, the first in the low half."""
-    odd = [(0, 0)] * (numbers.ndim - 1) + [(0, numbers.shape[-1] % 2)]
-    halves = np.pad(numbers, odd).view(np.uint8) & 15
-    return np.asarray(halves[..., ::2] | halves[..., 1::2] << 4, np.uint8)
-
-
-def nibbles(packed: Array, signed: bool = False) -> Array:
-    """Unpacks bytes to two 4-bit numbers each along the last axis, the low half first."""
-    halves = np.stack([packed & 15, packed >> 4], axis=-1)
-    found = halves.reshape(*packed.shape[:-1], -1)
-    return np.asarray((found.astype(np.int8) ^ 8) - np.int8(8)) if signed else found

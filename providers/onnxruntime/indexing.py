@@ -19,7 +19,7 @@ from .windows import transposed
 
 LIKENESS = needs(
     "dtype.unsupported",
-    "Both inputs of floats of 8 to 32 bits, bool, or integers of 8 to 64 bits.",
+    "Both inputs of floats of 8 to 32 bits, bool, or integers of 2 to 64 bits.",
     lambda e: {e.dtype(e.x(0)), e.dtype(e.x(1))} <= {*CAST},
 )
 ONE_DIAGONAL = needs(
@@ -117,7 +117,7 @@ def hardmax(e: Builder) -> int:
 
 def cast_like(e: Builder) -> int:
     """Builds CastLike: a cast to the type of input 1, whose values are not read."""
-    number = next(number for number, dtype in DTYPES.items() if dtype == e.dtype(e.x(1)))
+    number = next(number for number, dtype in DTYPES.items() if dtype == e.results[0].dtype)
     made: int = e.run(
         "Cast", e.x(), attributes={"to": number, "saturate": e.integer("saturate", 1)}
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES, asks
+from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES, PACKED, asks
 from tflgpu_plugin.providers import COUNTED, Builder, same_bits
 
 from .host import DTYPES
@@ -41,17 +41,20 @@ def int32(e: Builder, tensor: int) -> int:
 
 
 def stored(e: Builder, y: int, dtype: str) -> int:
-    """Returns the int32 tensor `y` as `dtype`, keeping the low 8 or 16 bits."""
-    if e.known(y):
+    """Returns the int32 tensor `y` as `dtype`, keeping its low bits."""
+    if e.known(y) and dtype not in PACKED:
         kind = np.dtype(NUMPY_DTYPES[dtype])
         return e.derived(y, dtype, make=lambda data: data.astype(kind))
-    bits = 8 if dtype.endswith("8") else 16
+    bits = PACKED.get(dtype) or (8 if dtype.endswith("8") else 16)
     half, mask = (e.index([n]) for n in (1 << (bits - 1), (1 << bits) - 1))
     shifted = e.add("add", y, half) if dtype[0] == "i" else y
     kept = e.add("bitwise_and", shifted, mask)
     whole = e.add("sub", kept, half) if dtype[0] == "i" else kept
     shaped = e.reshape(whole, e.shape(y))
-    return e.add("quantize", e.add("cast", shaped, dtype="f32"), dtype=dtype, quantization=NUMBERS)
+    numbers = e.add("cast", shaped, dtype="f32")
+    if dtype in PACKED:
+        return e.add("reshape", numbers, dtype=dtype, shape=e.shape(y))
+    return e.add("quantize", numbers, dtype=dtype, quantization=NUMBERS)
 
 
 def bit_cast(e: Builder) -> int:

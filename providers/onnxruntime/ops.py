@@ -72,10 +72,10 @@ _ROWS: tuple[HostOp, ...] = (
     row("BitwiseXor", "bitwise_xor", (18, 18), TWO, small=True, unsigned=True),
     row("Cast", "cast", (6, 28), "value", conditions.castable, by=quantized.cast,
         types=f"f32 f16 bool {COUNTS} {' '.join(narrow_integers.TYPES)}", bfloat16=True,
-        float8=True, unsigned=True),
+        narrow=True, unsigned=True),
     row("CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like,
         types=f"f32 f16 bool {COUNTS} {' '.join(narrow_integers.TYPES)}", bfloat16=True,
-        float8=True, unsigned=True),
+        narrow=True, unsigned=True),
     row("Ceil", "ceil", (6, 13)),
     row("Celu", "celu", (12, 28)),
     row("Clip", "clip", (6, 13), "value low? high?", by=narrow_integers.also(ew.clip),
@@ -110,7 +110,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "DequantizeLinear", "dequantize", (10, 28), rows.QUANTIZED, conditions.DEQUANTIZED,
         blockwise.along, by=quantize.dequantize_linear, types=rows.WIDE,
-        listed=BOTH, bounds="opens", float8=True,
+        listed=BOTH, bounds="opens", narrow=True,
     ),
     row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True, unsigned=True),
     row(
@@ -272,7 +272,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "QuantizeLinear", "quantize", (10, 28), rows.QUANTIZED, conditions.QUANTIZED,
         blockwise.along,
-        by=quantize.quantize_linear, types=rows.WIDE, listed=BOTH, bounds="closes", float8=True,
+        by=quantize.quantize_linear, types=rows.WIDE, listed=BOTH, bounds="closes", narrow=True,
     ),
     row("RMSNormalization", "reduce_mean_square", (23, 23), "value scale",
         operand_shapes.scale_and_bias,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, wire
+from tflgpu_plugin.ir import NUMPY_DTYPES, PACKED, Array, packed, wire
 from tflgpu_plugin.providers import DEFAULT_DOMAINS, BuildError, HostNode, Value, native
 
-from .host import DTYPES, NIBBLES, paired
+from .host import DTYPES, UNPACKED
 from .snapshot import Snapshot
 
 IR_VERSION = 10  # the first IR version with 4-bit types; onnxruntime 1.24 reads up to 11
@@ -60,9 +60,11 @@ def _constants(part: Snapshot, others: Collection[str] = ()) -> dict[str, Array]
 
 
 def _bytes(value: Value) -> Array:
-    """Returns a constant as onnxruntime stores it, with 4-bit types packed."""
+    """Returns a constant as onnxruntime stores it, with types of 4 and 2 bits packed."""
     data = np.ascontiguousarray(value.data)
-    return paired(data.reshape(-1)) if value.element in NIBBLES else data
+    if value.element not in UNPACKED:
+        return data
+    return packed.pack(data.reshape(-1), PACKED[DTYPES[value.element]])
 
 
 def stays_outside(value: Value, data: Array) -> bool:

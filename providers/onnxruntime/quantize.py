@@ -12,10 +12,20 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import EVEN, FLOAT8, NUMBERS, Array, Quantization, Shape, quantization
+from tflgpu_plugin.ir import (
+    EVEN,
+    FLOAT8,
+    NARROW,
+    NUMBERS,
+    PACKED,
+    Array,
+    Quantization,
+    Shape,
+    quantization,
+)
 from tflgpu_plugin.providers import COUNTED, Builder
 
-from . import blockwise, eight_bits
+from . import blockwise, narrow
 from .host import DTYPES
 
 U8 = 2  # the number of uint8 in DTYPES
@@ -93,22 +103,32 @@ def stored(
     """Returns float32 `values` quantized to `dtype` (to that of the zero point, if there is one):
     round(values / scale) + zero, saturated."""
     dtype = dtype if zero is None or e.dtype(zero) == "f32" else e.dtype(zero)
-    rank = e.rank(values)
     known = _known(e, scale, zero)
     if known is not None and len(known.scale) == 1:
         return e.add("quantize", values, dtype=dtype, quantization=known)
+    return e.add(
+        "quantize", quantized(e, values, scale, zero, axis), dtype=dtype, quantization=NUMBERS
+    )
+
+
+def quantized(e: Builder, values: int, scale: int, zero: int | None, axis: int) -> int:
+    """Returns float32 `values` as round(values / scale) + zero, which stay float32."""
+    rank = e.rank(values)
     along = _along(e, scale, axis, rank)
     whole = e.add("round", e.add("div", values, spread_over(e, scale, rank, along)))
-    if zero is not None:
-        whole = e.add("add", whole, spread_over(e, e.numbers(zero), rank, along))
-    return e.add("quantize", whole, dtype=dtype, quantization=NUMBERS)
+    if zero is None:
+        return whole
+    return e.add("add", whole, spread_over(e, e.numbers(zero), rank, along))
 
 
 # ---- between the types ---------------------------------------------------------------------------
 
 
 def made_type(e: Builder) -> str:
-    """Returns the type of the result of QuantizeLinear."""
+    """Returns the type of the result of QuantizeLinear. Constant zero points of 4 and 2 bits have 8
+    bits here."""
+    if e.results[0].dtype in PACKED:
+        return e.results[0].dtype
     return e.dtype(e.x(2)) if e.has(2) else DTYPES.get(e.integer("output_dtype") or U8, "")
 
 
@@ -116,8 +136,9 @@ def _parameters(e: Builder) -> tuple[int, int | None]:
     """Returns (scale, zero point); with block_size repeated to one per element of the input. Floats
     of 8 bits are quantized without a zero point, whatever it is."""
     scale, zero, block, shape = e.x(1), e.get(2), e.integer("block_size"), e.shape()
-    if zero is not None and e.dtype(zero) in FLOAT8:
-        zero = eight_bits.real(e, zero) if e.dtype() in FLOAT8 else None
+    if zero is not None and e.dtype(zero) in NARROW:
+        unused = e.dtype(zero) in FLOAT8 and e.dtype() not in FLOAT8
+        zero = None if unused else narrow.real(e, zero)
     if not block:
         return scale, zero
     axis = e.axis(e.integer("axis", 1), len(shape))
@@ -129,19 +150,21 @@ def quantize_linear(e: Builder) -> int:
     """Builds QuantizeLinear to 8 or 16 bits, per tensor, per axis or in blocks."""
     scale, zero = _parameters(e)
     dtype = made_type(e)
+    if dtype in PACKED:
+        return narrow.nearest(e, quantized(e, e.x(), scale, zero, e.integer("axis", 1)), dtype)
     if dtype in FLOAT8:
         along = _along(e, scale, e.integer("axis", 1), e.rank())
         units = e.add("div", e.x(), spread_over(e, scale, e.rank(), along))
-        return eight_bits.stored(e, units, dtype, saturates=bool(e.integer("saturate", 1)))
+        return narrow.stored_float(e, units, dtype, saturates=bool(e.integer("saturate", 1)))
     return stored(e, e.x(), scale, zero, dtype, e.integer("axis", 1))
 
 
-def _real_floats(e: Builder, scale: int, zero: int | None) -> int:
-    """Returns scale * (input - zero point) of floats of 8 bits."""
+def _real_numbers(e: Builder, scale: int, zero: int | None) -> int:
+    """Returns scale * (input - zero point) of types that numpy lacks."""
     along = _along(e, scale, e.integer("axis", 1), e.rank())
-    values = eight_bits.real(e, e.x())
+    values = narrow.real(e, e.x())
     if zero is not None:
-        values = e.add("sub", values, spread_over(e, zero, e.rank(), along))
+        values = e.add("sub", values, spread_over(e, e.numbers(zero), e.rank(), along))
     return e.add("mul", values, spread_over(e, scale, e.rank(), along))
 
 
@@ -149,8 +172,8 @@ def dequantize_linear(e: Builder) -> int:
     """Builds DequantizeLinear from 8 or 16 bits, per tensor, per axis or in blocks. Constants may
     also have 32 bits, and become constants."""
     scale, zero = _parameters(e)
-    if e.dtype() in FLOAT8:
-        return _real_floats(e, scale, zero)
+    if e.dtype() in NARROW:
+        return _real_numbers(e, scale, zero)
     if not e.integer("block_size") or not e.known(e.x(), scale, zero):
         return dequantized(e, e.x(), scale, zero, e.integer("axis", 1))
     factors, shift = e.constant(scale), np.zeros(1) if zero is None else e.constant(zero)

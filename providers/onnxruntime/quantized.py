@@ -11,10 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, FLOAT8, NUMBERS, WHOLE, Array, Condition, Unfit, asks
+from tflgpu_plugin.ir import (
+    BFLOAT16,
+    FLOAT8,
+    NARROW,
+    NUMBERS,
+    PACKED,
+    WHOLE,
+    Array,
+    Condition,
+    Unfit,
+    asks,
+)
 from tflgpu_plugin.providers import COUNTED, Builder
 
-from . import attention, eight_bits, narrow_integers
+from . import attention, narrow, narrow_integers
 from .host import DTYPES
 from .integer_sums import differences, factors
 from .quantize import dequantized, dynamic_quantize, real, spread_over, stored
@@ -134,14 +145,16 @@ def numbers_too(row: Row) -> Row:
 
 def cast(e: Builder) -> int:
     """Builds Cast between float32, float16 (computed as float32), bfloat16, floats of 8 bits, bool
-    (stored as 0.0 and 1.0), and integers of 8 to 64 bits."""
+    (stored as 0.0 and 1.0), and integers of 2 to 64 bits."""
     x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
-    if wanted == held and held in FLOAT8:
+    if wanted == held and held in NARROW:
         return x
-    if held in FLOAT8:
-        x, held = eight_bits.real(e, x), "f32"
+    if held in NARROW:
+        x, held = narrow.real(e, x), "f32"
     if wanted in FLOAT8:
-        return eight_bits.stored(e, x, wanted, saturates=bool(e.integer("saturate", 1)))
+        return narrow.stored_float(e, x, wanted, saturates=bool(e.integer("saturate", 1)))
+    if wanted in PACKED:
+        return narrow.low_bits(e, x, wanted)
     if wanted in COUNTED and wanted != held:
         return narrow_integers.stored(e, narrow_integers.int32(e, x), wanted)
     if held in COUNTED and wanted != held:

@@ -32,7 +32,7 @@ LISTS = ("shape", "count", "repeats")  # roles of operands that are read at impo
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 
-FACTS = ("bounds", "bfloat16", "float8", "unsigned", "rounds", "fragile")  # of HostOp
+FACTS = ("bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile")  # of HostOp
 
 
 def row(
@@ -44,8 +44,8 @@ def row(
     `listed` the editions of the documentation with the TFLite operator that a converter makes of
     this one. `small`: integers of 8 and 16 bits are supported, too. `bfloat16`: so is this type,
     for which onnxruntime's CPU provider has kernels; with `rounds` they compute in float32 and
-    round. `float8`: so are floats of 8 bits. `unsigned`: so are uint32 and uint64, by default of
-    ops that move elements. See HostOp for `fragile`."""
+    round. `narrow`: so are integers of 2 and 4 bits, and floats of 8. `unsigned`: so are uint32 and
+    uint64, by default of ops that move elements. See HostOp for `fragile`."""
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
     small = more.pop("small", False)

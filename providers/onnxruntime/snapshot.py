@@ -14,7 +14,7 @@ from tflgpu_plugin.ir import Array
 from tflgpu_plugin.providers import DEFAULT_DOMAINS, HostExtent, HostModel, HostNode, Value
 
 from .external import Files, Origin
-from .host import DTYPES, NIBBLES, TENSOR, UNREAD, Host
+from .host import DTYPES, TENSOR, UNPACKED, UNREAD, Host
 from .names import EP_NAME
 
 LOOPS = frozenset({"Loop", "Scan"})
@@ -202,10 +202,10 @@ class _Reader:
         if not kind or host.get(api.get_type_kind, kind, "int *") != TENSOR:
             return Value(name, "", None)
         info = host.get(api.cast_to_tensor_info, kind, "const tgo_tensor_info **")
-        element = host.get(api.get_element_kind, info, "int *")
+        element = host.element(info)
         dtype = DTYPES.get(element) or UNREAD.get(element, f"type {element}")
         if data is not None and not default:
-            dtype = NIBBLES.get(element, dtype)
+            dtype = UNPACKED.get(element, dtype)
         stated = self._shape(name, info) if api.has_shape(info) else None
         shape = data.shape if stated is None and data is not None else stated
         return Value(name, dtype, shape, data, default, element)

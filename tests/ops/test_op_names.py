@@ -32,7 +32,7 @@ HOSTS_TABLES = {
 # The functions by which builders add nodes.
 ADDED_BY = {
     *(f"tflgpu_plugin.importer.{name}" for name in ("arithmetic", "builder", "building")),
-    "tflgpu_plugin.providers.onnxruntime.eight_bits",
+    "tflgpu_plugin.providers.onnxruntime.narrow",
 }
 # Words of other things than ops.
 WORDS = {

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from tflgpu_plugin.cache.codec import require
-from tflgpu_plugin.ir import NUMPY_DTYPES, Buffer, Dispatch, Plan, Port
+from tflgpu_plugin.ir import NUMPY_DTYPES, Buffer, Dispatch, Plan, Port, stored_bytes
 
 UNIFORM_BLOCK = 256
 MOST_DISPATCHES = 1 << 18
@@ -58,8 +56,7 @@ def _check_port(buffers: tuple[Buffer, ...], port: Port, role: str) -> None:
     held = _buffer(buffers, port.buffer, role).bytes
     require(port.dtype in NUMPY_DTYPES, "a port")
     require(all(extent >= 0 for extent in port.shape), "a port")
-    size = prod(port.shape) * np.dtype(NUMPY_DTYPES[port.dtype]).itemsize
-    require(port.bytes == size <= held, "a port")
+    require(port.bytes == stored_bytes(port.shape, port.dtype) <= held, "a port")
 
 
 def _buffer(buffers: tuple[Buffer, ...], number: int, role: str) -> Buffer:

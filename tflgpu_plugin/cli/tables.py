@@ -18,7 +18,7 @@ from tflgpu_plugin.ir import (
     CODES,
     COMPLEX,
     COUNTS,
-    FLOAT8,
+    NARROW,
     OTHER,
     SHORT,
     UNSIGNED,
@@ -119,12 +119,12 @@ def _sentence(condition: Any) -> str:
 
 def _types(row: HostOp, *more: str) -> tuple[str, ...]:
     """Returns the types of a row, or those of its op and `more`, int16 (quantized), bfloat16
-    and floats of 8 bits where hosts have kernels of these types."""
+    and other types that numpy lacks where hosts have kernels of these types."""
     found = row.types or (*ops.rows()[row.op].types, *more)
     plain = dict.fromkeys(name for name in found if name not in BITS_ONLY)
     short = (SHORT,) if row.short else ()
     more_types = (*(UNSIGNED if row.unsigned else ()), *((BFLOAT16,) if row.bfloat16 else ()))
-    more_types += tuple(FLOAT8) if row.float8 else ()
+    more_types += NARROW if row.narrow else ()
     return (*dict.fromkeys((*plain, *short)), *more_types)
 
 

@@ -30,6 +30,7 @@ from tflgpu_plugin.harness.compare import (
 )
 from tflgpu_plugin.harness.hosts import THREADS
 from tflgpu_plugin.harness.inputs import BadInput
+from tflgpu_plugin.ir import packed
 
 HOST = "onnxruntime"
 TYPES = {
@@ -40,10 +41,12 @@ ELEMENTS = {  # numbers in the format
     "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9,
     "float16": 10, "double": 11, "uint32": 12, "uint64": 13,
 }  # fmt: skip
-# Types that numpy lacks: their numbers in the format, and bytes.
+# Types that numpy lacks: their numbers in the format, and bits.
 BITS_ONLY = {
-    "tensor(bfloat16)": (16, 2), "tensor(float8e4m3fn)": (17, 1), "tensor(float8e4m3fnuz)": (18, 1),
-    "tensor(float8e5m2)": (19, 1), "tensor(float8e5m2fnuz)": (20, 1),
+    "tensor(bfloat16)": (16, 16), "tensor(float8e4m3fn)": (17, 8),
+    "tensor(float8e4m3fnuz)": (18, 8), "tensor(float8e5m2)": (19, 8),
+    "tensor(float8e5m2fnuz)": (20, 8), "tensor(uint4)": (21, 4), "tensor(int4)": (22, 4),
+    "tensor(uint2)": (25, 2), "tensor(int2)": (26, 2),
 }  # fmt: skip
 FOLDER = "session.model_external_initializers_file_folder_path"
 ERRORS, FATAL = 3, 4  # log levels
@@ -269,9 +272,11 @@ def _value(array: Array, kind: str) -> Any:
 
     if kind not in BITS_ONLY:
         return ort.OrtValue.ortvalue_from_numpy(array)
-    number, size = BITS_ONLY[kind]
-    plain = np.asarray(array, f"u{size}", order="C")  # scalars stay scalars
+    number, bits = BITS_ONLY[kind]
+    plain = np.asarray(array, np.uint16 if bits == 16 else np.uint8, order="C")
     made = ort.OrtValue.ortvalue_from_shape_and_type(plain.shape, number)
+    if bits < 8:
+        plain = packed.pack(plain.reshape(-1), bits)
     if plain.size:
         ctypes.memmove(made.data_ptr(), plain.ctypes.data, plain.nbytes)
     return made
@@ -280,11 +285,14 @@ def _value(array: Array, kind: str) -> Any:
 def _of_value(value: Any) -> Any:
     if value.data_type() not in BITS_ONLY:
         return value.numpy()
-    shape, kind = tuple(value.shape()), f"u{BITS_ONLY[value.data_type()][1]}"
-    if 0 in shape:
+    shape, bits = tuple(value.shape()), BITS_ONLY[value.data_type()][1]
+    kind, count = np.dtype(np.uint16 if bits == 16 else np.uint8), prod(shape)
+    if not count:
         return np.zeros(shape, kind)
-    held = ctypes.string_at(value.data_ptr(), prod(shape) * np.dtype(kind).itemsize)
-    return np.frombuffer(held, kind).reshape(shape)
+    held = np.frombuffer(ctypes.string_at(value.data_ptr(), -(-count * bits // 8)), kind)
+    if bits < 8:
+        held = packed.unpack(held, bits, "(int" in value.data_type()).view(np.uint8)[:count]
+    return held.reshape(shape)
 
 
 def as_array(value: Any) -> Array:

@@ -16,7 +16,7 @@ from tflgpu_plugin.errors import defect
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.float8 import FLOAT8
-from tflgpu_plugin.ir.graph import BITS_ONLY, FOLDED, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import BITS_ONLY, FOLDED, NARROW, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import (
     COUNTS,
@@ -149,7 +149,7 @@ def unversioned(
 
 
 def _refuse_unlisted(graph: Graph, node: Node, edition: str) -> Refusal | None:
-    """Refuses integers, bfloat16 and floats of 8 bits, which no edition of the documentation
+    """Refuses integers and types that numpy lacks, which no edition of the documentation
     lists."""
     for tensor in _values(graph, node) if edition != "all" else ():
         if is_integer(tensor) or tensor.dtype in BITS_ONLY:
@@ -167,7 +167,7 @@ def _unlisted(node: Node, edition: str) -> Refusal:
 
 
 def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
-    """Returns the refusal of a tensor of bfloat16, 8-bit floats, uint32 or uint64 if the row does
+    """Returns the refusal of a tensor of uint32, uint64 or a type that numpy lacks if the row does
     not list the type: the host may have no such kernel for the operator, or another answer."""
     if tensor.dtype in UNSIGNED and row is not None and not row.unsigned:
         types = row.types or ops.rows()[row.op].types
@@ -179,8 +179,8 @@ def without_kernel(tensor: Tensor, row: HostOp | None) -> Refusal | None:
 
 
 def _lacking(dtype: str, row: HostOp) -> bool:
-    """Whether this is bfloat16 or a float of 8 bits, for which the row lists no kernel."""
-    return not row.bfloat16 if dtype == BFLOAT16 else dtype in FLOAT8 and not row.float8
+    """Whether numpy lacks the type and the row lists no kernel for it."""
+    return not row.bfloat16 if dtype == BFLOAT16 else dtype in NARROW and not row.narrow
 
 
 def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:

@@ -15,13 +15,14 @@ from tflgpu_plugin.ir.symbolic import (
     surely_equal,
 )
 from tflgpu_plugin.ir.graph import (
-    BITS_ONLY, COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NUMPY_DTYPES, STORE, Array, EpilogueOp,
-    Geometry, Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts, dump, geometry,
-    paired, planar, verify,
+    BITS_ONLY, COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NARROW, NUMPY_DTYPES, STORE, Array,
+    EpilogueOp, Geometry, Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts,
+    dump, geometry, paired, planar, stored_bytes, verify,
 )  # fmt: skip
 from tflgpu_plugin.ir.host_op import (
     ROLES, Condition, HostOp, Operand, asks, needs, operands, requirement, table,
 )  # fmt: skip
+from tflgpu_plugin.ir.packed import PACKED
 from tflgpu_plugin.ir.plan import (
     Buffer, Dispatch, Forgotten, Pack, Pipeline, Plan, Port, Symbols, Weight, contents,
 )  # fmt: skip
@@ -47,10 +48,12 @@ __all__ = [
     "LEAST_SHIFT",
     "MAX_FLOAT16",
     "MAX_FLOAT32",
+    "NARROW",
     "NUMBERS",
     "NUMPY_DTYPES",
     "ONE",
     "OTHER",
+    "PACKED",
     "ROLES",
     "SHORT",
     "STORE",
@@ -110,6 +113,7 @@ __all__ = [
     "short",
     "sliced",
     "smaller",
+    "stored_bytes",
     "surely_equal",
     "table",
     "verify",

@@ -18,6 +18,7 @@ import numpy as np
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
 from tflgpu_plugin.ir.float8 import FLOAT8
 from tflgpu_plugin.ir.host_op import HostOp
+from tflgpu_plugin.ir.packed import PACKED, signed
 
 Shape = tuple[int, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -37,8 +38,18 @@ NUMPY_DTYPES: dict[str, str] = {
     "i32": "int32", "u32": "uint32", "i64": "int64", "u64": "uint64",
     BFLOAT16: "uint16",  # its bits
     **dict.fromkeys(FLOAT8, "uint8"),  # theirs
+    **{name: "int8" if signed(name) else "uint8" for name in PACKED},
 }  # fmt: skip
-BITS_ONLY = (BFLOAT16, *FLOAT8)  # dtypes whose arrays hold bits, as numpy lacks them
+NARROW = (*FLOAT8, *PACKED)  # dtypes of at most 8 bits that numpy lacks ...
+BITS_ONLY = (BFLOAT16, *NARROW)  # ... and all that it lacks: other dtypes stand for them in arrays
+
+
+def stored_bytes(shape: Shape, dtype: str) -> int:
+    """Returns the bytes of a tensor in a host's memory."""
+    count = prod(shape)
+    if dtype in PACKED:
+        return -(-count * PACKED[dtype] // 8)
+    return count * np.dtype(NUMPY_DTYPES[dtype]).itemsize
 
 
 class Misfit(ValueError):
@@ -79,7 +90,7 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        return prod(self.shape) * np.dtype(NUMPY_DTYPES[self.dtype]).itemsize
+        return stored_bytes(self.shape, self.dtype)
 
 
 def paired(tensor: Tensor) -> Tensor:

@@ -133,7 +133,8 @@ class HostOp:
     host's order). `outputs` are the roles of the supported outputs, "value*" for any number of
     them; None for all that the operator has. `types` are the dtypes that a node may read and write,
     where they are not those of `op`. `bfloat16`: the host has bfloat16 kernels, too, which move the
-    bits, or compute in float32 and round (`rounds`). `float8`: so it has for floats of 8 bits.
+    bits, or compute in float32 and round (`rounds`). `narrow`: so it has for other
+    types of at most 8 bits that numpy lacks.
     `unsigned`: the op's results of uint32 and uint64 are right where int32 holds operands and
     results, else the run is flagged. `short`: it
     has kernels for quantized int16, too, whose numbers the op computes. `conditions` take the
@@ -164,7 +165,7 @@ class HostOp:
     sparse: bool = False
     bounds: str = ""
     bfloat16: bool = False
-    float8: bool = False
+    narrow: bool = False
     unsigned: bool = False
     rounds: bool = False
     short: bool = False

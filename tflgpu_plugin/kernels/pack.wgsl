@@ -2,7 +2,8 @@
 //
 // Variant:
 //   whole  the four lanes are adjacent in the host's buffer, aligned to four elements
-//   form   type of the host's elements: f32; bool (four bytes per word); i8 and u8 (four per word, real value scale * (stored -
+//   bits, below_0  of packed elements, and whether some are negative
+//   form   type of the host's elements: packed (several per byte); f32; bool (four bytes per word); i8 and u8 (four per word, real value scale * (stored -
 //          zero)); i16 (two per word, likewise); f16 (two per word); i32; u32; i64 and u64 (the device
 //          stores only the lower word)
 {% set signed = "vec4u" if form == "u16" else "vec4i" %}
@@ -13,6 +14,13 @@ fn real(bytes: vec4u) -> vec4f {
 {% else %}
   return (vec4f(bytes) - p.zero) * p.scale;
 {% endif %}
+}
+{% endif %}
+{% if form == "packed" %}
+// The numbers that start at these bits of the words.
+fn numbers_of(words: vec4u, places: vec4u) -> vec4f {
+  let top = words << (vec4u({{ 32 - bits }}u) - places);
+  return vec4f({{ "vec4i(top)" if below_0 else "top" }} >> vec4u({{ 32 - bits }}u));
 }
 {% endif %}
 {% include "each_vector.wgsl" %}
@@ -28,6 +36,8 @@ fn real(bytes: vec4u) -> vec4f {
 {% elif form in ("i16", "u16") %}
   let pairs = vec2u(load_raw(2u * at), load_raw(2u * at + 1u)).xxyy << vec4u(16u, 0u, 16u, 0u);
   let v = (vec4f({{ signed }}(pairs) >> vec4u(16u)) - p.zero) * p.scale;
+{% elif form == "packed" %}
+  let v = numbers_of(vec4u(load_raw(at * {{ bits }}u / 8u)), 4u * at * {{ bits }}u % 32u + {{ bits }}u * vec4u(0u, 1u, 2u, 3u));
 {% elif form == "f16" %}
   let v = of_halves(vec2u(load_raw(2u * at), load_raw(2u * at + 1u)));
 {% else %}
@@ -43,6 +53,10 @@ fn real(bytes: vec4u) -> vec4f {
   let word = at / 2u;
   let pairs = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));
   let v = (vec4f({{ signed }}(pairs << (16u - 16u * (at % vec4u(2u)))) >> vec4u(16u)) - p.zero) * p.scale;
+{% elif form == "packed" %}
+  let word = at * {{ bits }}u / 32u;
+  let words = vec4u(load_raw(word.x), load_raw(word.y), load_raw(word.z), load_raw(word.w));
+  let v = numbers_of(words, at * {{ bits }}u % vec4u(32u));
 {% elif form == "f16" %}
   let words = vec4u(load_raw(at.x / 2u), load_raw(at.y / 2u), load_raw(at.z / 2u), load_raw(at.w / 2u));
   let v = vec4f(of_half(words.x, at.x), of_half(words.y, at.y), of_half(words.z, at.z), of_half(words.w, at.w));

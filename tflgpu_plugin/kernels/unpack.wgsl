@@ -2,6 +2,7 @@
 //
 // Variant:
 //   whole    these are the four lanes of one storage vec4
+//   bits     of packed elements, of which a thread writes a whole word
 //   form     type of the host's elements: f32; bool (four bytes per word); i8 and u8 (four per word, rounded to the nearest
 //            level, saturating); i16 (two per word, likewise); f16 (two per word); i32, u32; i64, u64
 //   planar   the host's buffer has channels before space
@@ -26,10 +27,7 @@ fn offset_of(element: u32) -> u32 {
   return 4u * ((b * p.slices + c / 4u) * p.spatial + s) + c % 4u;
 }
 {% endif %}
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
-  let t = group_id(wid).x * 64u + lane;
-  if (4u * t >= p.elements) { return; }
+{% macro vector() %}
 {% if whole %}
   let row = divided(t, p.slices);
   let image = divided(row.x, p.spatial);
@@ -42,6 +40,30 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% endif %}
   let v = vector_stored(load_stored(at.x), load_stored(at.y), load_stored(at.z), load_stored(at.w));
 {% endif %}
+{% endmacro %}
+{% if form == "packed" %}
+// The numbers of the vector t in the lowest bits; elements past the end are 0.
+fn packed_at(t: u32) -> u32 {
+  if (4u * t >= p.elements) { return 0u; }
+{{ vector() }}
+  let inside = vec4u(4u * t) + vec4u(0u, 1u, 2u, 3u) < vec4u(p.elements);
+  let parts = select(vec4u(0u), vec4u(vec4i(v)) & vec4u({{ 2**bits - 1 }}u), inside);
+  let placed = parts << vec4u(0u, {{ bits }}u, {{ 2 * bits }}u, {{ 3 * bits }}u);
+  return placed.x | placed.y | placed.z | placed.w;
+}
+{% endif %}
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
+  let t = group_id(wid).x * 64u + lane;
+{% if form == "packed" %}
+  var word = 0u;
+{% for k in range(8 // bits) %}
+  word |= packed_at({{ 8 // bits }}u * t + {{ k }}u) << {{ 4 * bits * k }}u;
+{% endfor %}
+  if ({{ 32 // bits }}u * t < p.elements) { put_raw(t, word); }
+{% else %}
+  if (4u * t >= p.elements) { return; }
+{{ vector() }}
 {% if form == "f32" %}
   store_raw(t, epilogue_raw(t), v);
 {% elif form == "bool" %}
@@ -69,5 +91,6 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% for k in range(4) %}
   put_raw(4u * t + {{ k }}u, number[{{ k }}]);
 {% endfor %}
+{% endif %}
 {% endif %}
 }

@@ -6,9 +6,10 @@ buffer too (`Lowering.hosted`). A transpose to channels-first before an output i
 output's launch.
 
 In the host's buffer float32, int32 and uint32 have a word each, int64 and uint64 two, float16,
-int16 and bfloat16 share a word by two, bool, int8, uint8 and floats of 8 bits by four. On the
-device integers of 32 and 64 bits are int32 (others than it holds flag the run), bool is 0.0 or 1.0,
-and int8 and uint8 are the dequantized value (without quantization parameters: the number itself).
+int16 and bfloat16 share a word by two, bool, int8, uint8 and floats of 8 bits by four, integers of
+4 and 2 bits by eight and sixteen. On the device integers of 32 and 64 bits are int32 (others than
+it holds flag the run), bool is 0.0 or 1.0, and int8 and uint8 are the dequantized value (without
+quantization parameters: the number itself).
 Values too large for float16 become infinities. Raw buffers are padded to a multiple of 16 bytes, so
 that the last vec4 or word may always be accessed."""
 
@@ -24,11 +25,13 @@ from tflgpu_plugin.ir import (
     BITS_ONLY,
     FLOAT8,
     NUMPY_DTYPES,
+    PACKED,
     Geometry,
     Node,
     Tensor,
     quantization,
 )
+from tflgpu_plugin.ir.packed import signed
 from tflgpu_plugin.ir.symbolic import is_single, surely_divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
@@ -42,6 +45,7 @@ PLAIN = (*quantization.STORED, "i16", *BITS_ONLY)  # allowed without quantizatio
 FORMS = {
     BFLOAT16: "u16",
     **dict.fromkeys(FLOAT8, "u8"),
+    **dict.fromkeys(PACKED, "packed"),
 }  # forms of kernels for dtypes without their own
 
 
@@ -78,7 +82,7 @@ def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
         Kernel(
             "pack",
             {"channels": shape.channels, **_scaling(low.graph.tensors[tensor])},
-            {"form": FORMS.get(dtype, dtype), "whole": views.whole},
+            {"form": FORMS.get(dtype, dtype), "whole": views.whole, **_packing(dtype)},
         ),
         node,
         {"raw": Access(raw, views.raw)},
@@ -116,14 +120,29 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
             },
             {
                 "form": FORMS.get(dtype, dtype), "whole": views.whole, "planar": planar,
-                "aligned": planar and surely_divides(4, shape.spatial),
+                "aligned": planar and surely_divides(4, shape.spatial), **_bits(dtype),
             },
         ),
         node,
         {"stored": Access(stored, views.stored)},
         {"raw": Access(raw, 4 if dtype == "f32" else 0)},
-        (-(-elements // (4 * WORKGROUP)), 1, 1),
+        (-(-elements // (_each(dtype) * WORKGROUP)), 1, 1),
     )  # fmt: skip
+
+
+def _bits(dtype: str) -> dict[str, object]:
+    """Returns the variant of a kernel for numbers of which a byte holds several."""
+    return {"bits": PACKED[dtype]} if dtype in PACKED else {}
+
+
+def _packing(dtype: str) -> dict[str, object]:
+    """Returns the variant of the kernel that reads such numbers."""
+    return {**_bits(dtype), "below_0": signed(dtype)} if dtype in PACKED else {}
+
+
+def _each(dtype: str) -> int:
+    """Returns the elements that a thread writes to the host's buffer: whole words."""
+    return 32 // PACKED[dtype] if dtype in PACKED else 4
 
 
 def _dtype(low: Lowering, node: Node, tensor: int) -> str:

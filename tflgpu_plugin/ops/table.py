@@ -251,8 +251,7 @@ class Op:
 
     def takes(self, dtype: str) -> bool:
         """Whether the op computes values of this dtype. It computes float16 as float32; int64,
-        uint32 and uint64 as int32. bfloat16 and floats of 8 bits are stored as bits, which may
-        only be moved."""
+        uint32 and uint64 as int32. Types that numpy lacks may only be moved."""
         if dtype in BITS_ONLY and self.moves:
             return True
         held = "i32" if dtype in WHOLE else "f32" if dtype == "f16" else dtype

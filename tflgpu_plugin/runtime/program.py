@@ -12,7 +12,17 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import native, threads
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Buffer, Plan, Weight, contents
+from tflgpu_plugin.ir import (
+    NUMPY_DTYPES,
+    PACKED,
+    Array,
+    Buffer,
+    Plan,
+    Port,
+    Weight,
+    contents,
+    packed,
+)
 from tflgpu_plugin.registry import KeyLocks
 from tflgpu_plugin.runtime import pipelines
 from tflgpu_plugin.runtime.device import Device
@@ -219,14 +229,19 @@ class Instance:
         `options` are native ones (tg_run_options *)."""
         plan, outputs = self.plan, list(given or self.new_outputs())
         arrays = [_as_port(array, port) for array, port in zip(inputs, plan.inputs, strict=True)]
+        made = [_memory(array, port) for array, port in zip(outputs, plan.outputs, strict=True)]
         try:
             native.call(
                 native.lib.tg_replay_run, self.replay, self.native_ports(arrays),
-                self.native_ports(outputs), self.native_ports(list(states)),
+                self.native_ports(made), self.native_ports(list(states)),
                 options or native.ffi.NULL,
             )  # fmt: skip
         finally:
             native.deliver_log()
+        for array, held, port in zip(outputs, made, plan.outputs, strict=True):
+            if held is not array:
+                numbers = packed.unpack(held, PACKED[port.dtype], packed.signed(port.dtype))
+                array[...] = numbers[: array.size].reshape(array.shape)
         return outputs
 
     def new_outputs(self) -> list[Array]:
@@ -282,7 +297,12 @@ def _as_port(array: Array, port: Any) -> Array:
             f"input {port.name or port.tensor} has shape {ready.shape}; "
             f"this plan takes {tuple(port.shape)}"
         )
-    return ready
+    return packed.pack(ready.reshape(-1), PACKED[port.dtype]) if port.dtype in PACKED else ready
+
+
+def _memory(array: Array, port: Port) -> Array:
+    """Returns the memory for an output: the array, or that of packed numbers."""
+    return np.empty(port.bytes, np.uint8) if port.dtype in PACKED else array
 
 
 def _converted(given: Array, kind: Any) -> Array | None:

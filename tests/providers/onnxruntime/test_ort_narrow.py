@@ -1,137 +1,120 @@
-"""Tests unquantized integers of 8 and 16 bits, which wrap around when they are stored. Results
-equal those of numpy's types, and of the CPU provider if it has a kernel."""
+"""Tests integers of 4 and 2 bits in ONNX Runtime against its CPU kernels: casts, quantization,
+counts that do not fill a byte, and dynamic shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.providers.onnxruntime.test_ort_integers import build
-from tests.support.onnx_models import Array, cpu, node, places, session
-from tests.support.onnx_nodes import Node
-
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+
+import tflgpu_plugin  # noqa: E402
+from tests.support.onnx_models import Array, cpu, session  # noqa: E402
+from tflgpu_plugin.harness.onnx import results  # noqa: E402
+from tflgpu_plugin.ir.packed import PACKED, pack, signed, unpack  # noqa: E402
+
 pytestmark = pytest.mark.adapter
-
-KINDS = ("uint8", "int8", "uint16", "int16")
-
-
-def numbers(kind: str, count: int, seed: int) -> Array:
-    """Returns numbers of the complete range, its ends included."""
-    limits = np.iinfo(kind)
-    found = np.random.default_rng(seed).integers(limits.min, limits.max, (2, count), endpoint=True)
-    found[0, :4] = (limits.min, limits.max, limits.max, 0)
-    return found.astype(kind)
+FLOAT = onnx.TensorProto.FLOAT
+TYPES = {"uint4": 21, "int4": 22, "uint2": 25, "int2": 26}
+SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4), (1, 2, 3, 5), (2, 5, 7, 9)]
+each = pytest.mark.parametrize("kind", TYPES)
 
 
-CASES: dict[str, tuple[dict[str, Any], Callable[..., Array]]] = {
-    "Add": ({}, np.add), "Sub": ({}, np.subtract), "Mul": ({}, np.multiply),
-    "Max": ({}, np.maximum), "Min": ({}, np.minimum), "Mod": ({}, np.mod),
-    "Less": ({}, np.less), "GreaterOrEqual": ({}, np.greater_equal), "Equal": ({}, np.equal),
-    "BitwiseAnd": ({}, np.bitwise_and), "BitwiseXor": ({}, np.bitwise_xor),
-}  # fmt: skip
-
-
-def answer(data: bytes, feeds: dict[str, Array]) -> Array:
-    """Returns our answer, and asserts that the whole model is on the GPU."""
-    ours = session(data)
-    assert {*places(ours).values()} == {"gpu"}
-    return np.asarray(ours.run(None, feeds)[0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("op", CASES)
-def test_arithmetic(op: str, kind: str) -> None:
-    attributes, meaning = CASES[op]
-    a, b = numbers(kind, 40, 1), numbers(kind, 40, 2)
-    if op == "Mod":
-        b = np.where(b == 0, 1, b).astype(kind)
-    data = build([node(op, ["a", "b"], ["y"], **attributes)], {"a": a, "b": b}, ["y"])
-    got = answer(data, {"a": a, "b": b})
-    wanted = meaning(a, b)
-    assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ends", [(3, 90), (90, 3), (3, None), (None, 90), (None, None)])
-def test_limits(kind: str, ends: tuple[int | None, int | None]) -> None:
-    """Values above the upper limit become that limit, whatever the lower one is."""
-    a, (low, high) = numbers(kind, 40, 1), ends
-    held = {n: np.array(v, kind) for n, v in (("low", low), ("high", high)) if v is not None}
-    reads = ["a", *(name if name in held else "" for name in ("low", "high"))]
-    got = answer(build([node("Clip", reads, ["y"])], {"a": a}, ["y"], held), {"a": a})
-    wanted = a if low is None else np.maximum(a, np.array(low, kind))
-    wanted = wanted if high is None else np.minimum(wanted, np.array(high, kind))
-    assert got.dtype == kind
-    np.testing.assert_array_equal(got, wanted)
-
-
-@pytest.mark.parametrize("kind", ["uint8", "uint16"])
-@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
-def test_shifts(kind: str, direction: str) -> None:
-    bits = np.iinfo(kind).bits
-    a, b = numbers(kind, 40, 1), np.resize(np.arange(bits + 1), (2, 40)).astype(kind)
-    data = build(
-        [node("BitShift", ["a", "b"], ["y"], direction=direction)], {"a": a, "b": b}, ["y"]
+def model(
+    op: str, inputs: dict[str, tuple[int, Any]], result: int, constants: Any = (), **attributes: Any
+) -> bytes:
+    """Returns a model of one node with inputs of these element types and shapes."""
+    info = onnx.helper.make_tensor_value_info
+    names = [*inputs, *(held.name for held in constants)]
+    node = onnx.helper.make_node(op, names, ["y"], **attributes)
+    given = [info(name, element, shape) for name, (element, shape) in inputs.items()]
+    shape = next(iter(inputs.values()))[1]
+    graph = onnx.helper.make_graph([node], "g", given, [info("y", result, shape)], list(constants))
+    opsets = [onnx.helper.make_opsetid("", 25)]
+    return bytes(
+        onnx.helper.make_model(graph, opset_imports=opsets, ir_version=11).SerializeToString()
     )
-    wide = a.astype(np.int64) << b if direction == "LEFT" else a.astype(np.int64) >> b
-    np.testing.assert_array_equal(answer(data, {"a": a, "b": b}), wide.astype(kind))
 
 
-@pytest.mark.parametrize(
-    ("kind", "other"), [("uint8", "int8"), ("int8", "uint8"), ("uint16", "int16"),
-                        ("int16", "uint16"), ("int8", "int8"), ("bool", "uint8"), ("bool", "int8")]
-)  # fmt: skip
-def test_bits_as_another_type(kind: str, other: str) -> None:
-    from onnx import helper
-
-    a = numbers(kind, 40, 3) if kind != "bool" else numbers("uint8", 40, 3) > 99
-    one = node("BitCast", ["a"], ["y"], to=helper.np_dtype_to_tensor_dtype(np.dtype(other)))
-    got = answer(build([one], {"a": a}, ["y"], opset=26), {"a": a})
-    assert got.dtype == other
-    np.testing.assert_array_equal(got, a.view(other))
+def check(content: bytes, *feeds: dict[str, Array]) -> None:
+    """Compares the results with those of the CPU kernels; all nodes run on the GPU."""
+    made, host = session(content), cpu(content)
+    assert not [node.reason for node in tflgpu_plugin.report(made).nodes if node.reason]
+    for fed in feeds:
+        (found,), (wanted,) = results(made, fed), results(host, fed)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+    assert tflgpu_plugin.report(made).host_runs == 0
 
 
-@pytest.mark.parametrize(
-    ("kind", "to", "runs"),
-    [("u8", 3, True), ("i8", 5, False), ("u16", 5, True), ("bool", 2, True), ("u8", 9, False),
-     ("f32", 6, False), ("u16", 10, False), ("i8", 0, False)],
-)  # fmt: skip
-def test_bits_of_which_types(kind: str, to: int, runs: bool) -> None:
-    one = Node("BitCast", (kind, (3,)), to=to, version=26)
-    assert runs == (one.reason == "")
+def stored(kind: str, shape: tuple[int, ...]) -> Array:
+    """Returns numbers of the type, each in a byte."""
+    generator = np.random.default_rng(len(shape))
+    return generator.integers(0, 1 << PACKED[kind], shape).astype(np.uint8)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_constant_and_a_choice(kind: str) -> None:
-    a, held = numbers(kind, 24, 3), numbers(kind, 24, 4)
-    nodes = [node("Less", ["a", "held"], ["c"]), node("Where", ["c", "a", "held"], ["y"])]
-    got = answer(build(nodes, {"a": a}, ["y"], {"held": held}), {"a": a})
-    np.testing.assert_array_equal(got, np.minimum(a, held))
+@each
+@pytest.mark.parametrize("shape", SHAPES)
+def test_casts_of_all_shapes(kind: str, shape: tuple[int, ...]) -> None:
+    number = TYPES[kind]
+    check(model("Cast", {"x": (number, shape)}, FLOAT, to=FLOAT), {"x": stored(kind, shape)})
+    x = np.asarray(np.random.default_rng(1).uniform(-100, 100, shape), np.float32)
+    check(model("Cast", {"x": (FLOAT, shape)}, number, to=number), {"x": x})
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("given", ["float32", "int32", "int64", "bool", *KINDS])
-def test_casts(given: str, kind: str) -> None:
-    """Fractions are truncated, and so are bits that do not fit; only floats in range are
-    converted."""
-    from onnx import helper
+@each
+def test_floats_round_halves_away_from_zero(kind: str) -> None:
+    x = np.arange(-256, 256, dtype=np.float32) / 16
+    near = np.concatenate([x, np.nextafter(x, np.float32(-99)), np.nextafter(x, np.float32(99))])
+    check(model("Cast", {"x": (FLOAT, near.shape)}, TYPES[kind], to=TYPES[kind]), {"x": near})
 
-    if given == "bool":
-        x = np.array([[True, False, True]])
-    elif given == "float32":
-        limits = np.iinfo(kind)
-        x = np.linspace(limits.min, limits.max, 37, dtype=np.float32).reshape(1, -1)
-    else:
-        x = np.concatenate([numbers(kind, 12, 5), numbers("int16", 12, 6)], 1).astype(given)
-    wanted = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    data = build([node("Cast", ["x"], ["y"], to=wanted)], {"x": x}, ["y"])
-    got = answer(data, {"x": x})
-    assert got.dtype == np.dtype(kind)
-    np.testing.assert_array_equal(got, x.astype(kind))
-    np.testing.assert_array_equal(got, cpu(data).run(None, {"x": x})[0])
+
+@each
+@pytest.mark.parametrize("element", [2, 3, 4, 5, 6, 7, 9, 10])
+def test_other_types(kind: str, element: int) -> None:
+    """8 to 64 bits, bool and float16, in both directions."""
+    dtype, number = onnx.helper.tensor_dtype_to_np_dtype(element), TYPES[kind]
+    x = np.arange(-40 if element in (3, 5, 6, 7, 10) else 0, 87).astype(dtype)
+    check(model("Cast", {"x": (element, x.shape)}, number, to=number), {"x": x})
+    given = stored(kind, (4, 9))
+    check(model("Cast", {"x": (number, given.shape)}, element, to=element), {"x": given})
+
+
+@each
+def test_one_session_takes_many_shapes(kind: str) -> None:
+    content = model("Cast", {"x": (TYPES[kind], ["n", "m"])}, FLOAT, to=FLOAT)
+    check(content, *({"x": stored(kind, (n, m))} for n, m in ((1, 1), (3, 5), (7, 9), (2, 8))))
+    content = model("Cast", {"x": (FLOAT, ["n", "m"])}, TYPES[kind], to=TYPES[kind])
+    feeds = [np.float32(stored(kind, (n, m))) for n, m in ((1, 1), (3, 5), (7, 9), (2, 8))]
+    check(content, *({"x": one} for one in feeds))
+
+
+@each
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("scales", [(), (7,)])
+def test_quantized(kind: str, scales: tuple[int, ...], constant: bool) -> None:
+    generator, number = np.random.default_rng(3), TYPES[kind]
+    x = generator.normal(0, 9, (5, 7)).astype(np.float32)
+    scale = generator.uniform(0.3, 2, scales).astype(np.float32)
+    zero = np.asarray(stored(kind, scales), np.uint8)
+    held = [] if not constant else [onnx.helper.make_tensor(
+        "z", number, scales, pack(zero.reshape(-1), PACKED[kind]).tobytes(), raw=True)]  # fmt: skip
+    more = {} if constant else {"z": (number, scales)}
+    fed = {"s": scale} if constant else {"s": scale, "z": zero}
+    inputs = {"x": (FLOAT, x.shape), "s": (FLOAT, scales), **more}
+    check(model("QuantizeLinear", inputs, number, held, axis=1), {"x": x, **fed})
+    inputs = {"x": (number, x.shape), "s": (FLOAT, scales), **more}
+    content = model("DequantizeLinear", inputs, FLOAT, held, axis=1)
+    check(content, {"x": stored(kind, x.shape), **fed})
+
+
+@each
+def test_numbers_come_out_of_bytes_as_they_were_packed(kind: str) -> None:
+    numbers = stored(kind, (3, 11))
+    bits = PACKED[kind]
+    found = unpack(pack(numbers, bits), bits, signed(kind))[:, :11]
+    assert found.dtype == (np.int8 if signed(kind) else np.uint8)
+    np.testing.assert_array_equal(found.view(np.uint8) & ((1 << bits) - 1), numbers)

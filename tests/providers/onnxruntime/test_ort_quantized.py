@@ -16,11 +16,11 @@ from tflgpu_plugin.importer.imported import Imported
 from tflgpu_plugin.importer.model import HostNode, Value
 from tflgpu_plugin.importer.support import support
 from tflgpu_plugin.ir import EVEN, NUMBERS, Graph, Quantization, Target, verify
+from tflgpu_plugin.ir.packed import unpack
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.quant.dequantize import widen
 from tflgpu_plugin.providers.onnxruntime import blockwise, quantize, rearranging
 from tflgpu_plugin.providers.onnxruntime.grouping import Grouping
-from tflgpu_plugin.providers.onnxruntime.host import nibbles
 from tflgpu_plugin.providers.onnxruntime.reader import read
 from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 
@@ -143,8 +143,8 @@ def test_values_of_blocks_are_repeated_and_cut() -> None:
 
 def test_numbers_of_4_bits_come_out_of_bytes_low_half_first() -> None:
     packed = np.array([[0x21, 0xF8]], np.uint8)
-    np.testing.assert_array_equal(nibbles(packed), [[1, 2, 8, 15]])
-    np.testing.assert_array_equal(nibbles(packed, signed=True), [[1, 2, -8, -1]])
+    np.testing.assert_array_equal(unpack(packed, 4, False), [[1, 2, 8, 15]])
+    np.testing.assert_array_equal(unpack(packed, 4, True), [[1, 2, -8, -1]])
 
 
 def taken(made: Snapshot) -> tuple[list[set[int]], set[int]]:
