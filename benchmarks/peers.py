@@ -1,5 +1,6 @@
 """The GPU peers, each in its own environment under build/, so that ours is not changed: ncnn
-(https://github.com/Tencent/ncnn), onnxruntime's WebGPU provider and LiteRT's GPU accelerator."""
+(https://github.com/Tencent/ncnn), onnxruntime's WebGPU provider and LiteRT's GPU accelerator; and
+LiteRT-LM, a host for tests."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ ENVIRONMENTS = {
     "ncnn": Environment(("ncnn==1.0.20261020", "numpy"), ("pnnx==20261020",)),
     "webgpu": Environment(("onnxruntime-webgpu==1.27.0", "numpy")),
     "litert": Environment(("ai-edge-litert==2.3.0", "numpy")),
+    "litert-lm": Environment(("litert-lm-api==0.18.1", "litert-lm-builder==0.18.1")),
 }
 
 

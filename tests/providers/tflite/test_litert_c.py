@@ -1,5 +1,6 @@
 """LiteRT's C functions, some of which its Python lacks, with our accelerator: runs that do not
-wait, buffers that are cleared or locked twice, and a runtime that refuses requirements."""
+wait, buffers that are cleared or locked twice or hold float16, and a runtime that refuses
+requirements."""
 
 from __future__ import annotations
 
@@ -170,6 +171,62 @@ freed()
 def test_what_is_written_under_two_locks_replaces_a_result() -> None:
     """LiteRT 2.3 refuses a second lock itself; a runtime that does not may hold several."""
     ran(TWO_LOCKS)
+
+
+HALVES = """
+values = np.resize(np.float32([0, -0.0, 1, 1 / 3, 2049, 2051, 65504, 65519, 65520, 1e30, np.inf,
+                               -np.inf, np.nan, 6e-8, 2.98e-8, 2.99e-8, 9e-8, 6.1e-5, 6.09e-5, -2]),
+                   shape)
+x = values.ravel()
+x[20:] = np.random.default_rng(0).uniform(-1, 1, x.size - 20) * 2.0 ** np.random.default_rng(1
+    ).uniform(-26, 17, x.size - 20)
+half = Type(10, 4, (c.c_int * 8)(*shape))
+buffers += [made("ManagedTensorBuffer", environment, kind_, c.byref(half), size)
+            for kind_ in (OURS, 1)]
+
+def passes(given, taken):
+    one, other = (c.c_void_p * 1)(buffers[given]), (c.c_void_p * 1)(buffers[taken])
+    return library.LiteRtRunCompiledModel(copies, c.c_size_t(0), c.c_size_t(1), one,
+                                          c.c_size_t(1), other)
+
+copies = made("CompiledModel", environment,
+              made("ModelFromBuffer", environment, CONTENT, c.c_size_t(len(CONTENT))), options)
+with np.errstate(over="ignore"):
+    wanted = np.where(np.isfinite(x), np.clip(x, -65504, 65504), x).astype(np.float16)
+for taken in (3, 4, 3):
+    locked(buffers[0], 1)[:] = x
+    call("UnlockTensorBuffer", buffers[0])
+    assert passes(0, taken) == 0
+    got = locked(buffers[taken], 0).view(np.float16)[: x.size].copy()
+    call("UnlockTensorBuffer", buffers[taken])
+    np.testing.assert_array_equal(got, wanted)
+partition = tflgpu_plugin.last_report().partitions[0]
+print(partition.runs, partition.host_runs)
+assert passes(3, 2) != 0
+print(tflgpu_plugin.last_report().partitions[0].failure)
+library.LiteRtDestroyCompiledModel(copies)
+freed()
+"""
+
+
+COPIES = """
+model = Model()
+CONTENT = model.input("x", shape)
+y = model.op("RESHAPE", [CONTENT, model.constant(np.int32(shape))], "ReshapeOptions",
+             {"newShape": list(shape)}, shape=shape)
+z = model.op("TRANSPOSE", [y, model.constant(np.int32([0, 1, 2, 3]))], "TransposeOptions", {},
+             shape=shape)
+model.output(z)
+CONTENT = model.to_bytes()
+"""
+
+
+def test_float32_values_go_into_a_buffer_of_float16_as_float16() -> None:
+    """LiteRT-LM makes such a buffer for a model's scores, unless its activations are float32."""
+    content = f"from conformance.models.tflite import Model\n{COPIES}"
+    runs, failure = ran(HALVES, content).stdout.splitlines()
+    assert runs == "3 0"
+    assert 'Input tensor "x" is float32, and its buffer is of float16' in failure
 
 
 REFUSING = """

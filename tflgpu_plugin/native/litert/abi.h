@@ -23,6 +23,7 @@ enum { TGR_LIBRARY_FOLDER = 22 };                         /* tags of an environm
 enum { TGR_TEXT = 8, TGR_POINTER = 9 };                   /* kinds of tgr_any */
 enum { TGR_HOST_MEMORY = 1, TGR_OURS = 142 };             /* kinds of buffers; those from 100 to 199 are for accelerators */
 enum { TGR_READ = 0, TGR_WRITE = 1, TGR_READ_WRITE = 2 }; /* modes of a lock */
+enum { TGR_FLOAT32 = 1, TGR_FLOAT16 = 10 };               /* elements of tensors and buffers; some of them */
 enum { TGR_RANK = 127, TGR_MOST_RANK = 8 };               /* bits of the rank in tgr_type.layout */
 enum { TGR_MAJOR = 1 };                                   /* of all tables here */
 
@@ -44,7 +45,7 @@ typedef struct tgr_version {
 
 /* The type of a tensor or buffer. */
 typedef struct tgr_type {
-  int32_t unused_element;
+  int32_t element;
   uint32_t layout;                 /* at 4; the rank in its lowest bits */
   int32_t extents[8];              /* at 8 */
   uint32_t unused_strides[8];

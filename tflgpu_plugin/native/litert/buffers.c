@@ -152,6 +152,13 @@ static int32_t look(const tgr_runtime *runtime, tgr_buffer *buffer, tgi_lent *le
   return runtime->get_host_memory(buffer, &lent->address);
 }
 
+/* LiteRT-LM makes such buffers for what models write, unless its activations are float32, because other accelerators compute in
+ * float16 then. */
+static bool is_half(const tgr_runtime *runtime, tgr_buffer *buffer, const tgl_tensor *tensor) {
+  tgr_type type = {0};
+  return tensor->type == TGR_FLOAT32 && !runtime->get_type(buffer, &type) && type.element == TGR_FLOAT16;
+}
+
 static int find(const void *table, tgl_context *context, const tgl_tensor *tensor, bool is_written, tgi_lent *lent,
                 tg_error *err) {
   const tgr_runtime *runtime = table;
@@ -161,10 +168,16 @@ static int find(const void *table, tgl_context *context, const tgl_tensor *tenso
   bool asynchronous = false;
   int32_t status = all ? runtime->find_buffer(all, (const tgr_tensor *)tensor, &buffer) : TGR_FAILURE;
   if (!status) status = look(runtime, buffer, lent, &ours);
+  if (!status && is_half(runtime, buffer, tensor)) {
+    lent->half = true;
+    lent->moves = false;
+  }
   if (!status && ours && is_written && !runtime->is_asynchronous(all, &asynchronous))
     atomic_store(&ours->asynchronous, asynchronous);
   if (buffer) runtime->release_buffer(buffer);
-  return status ? tgi_fail(err, "LiteRT has no buffer for tensor \"%s\" (status %d).", name_of(tensor), status) : 0;
+  if (status) return tgi_fail(err, "LiteRT has no buffer for tensor \"%s\" (status %d).", name_of(tensor), status);
+  if (!lent->half || is_written) return 0;
+  return tgi_fail(err, "Input tensor \"%s\" is float32, and its buffer is of float16. Make it for float32.", name_of(tensor));
 }
 
 /* LiteRT's Python describes memory of programs as vectors, so these are for any shape with as many elements. */

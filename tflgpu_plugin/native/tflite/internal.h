@@ -14,6 +14,7 @@ typedef struct tgi_lent {
   void *address;
   uint64_t bytes;
   bool moves;                      /* a tensor that may be on the device: see core/tensors.h */
+  bool half;                       /* the program wants the tensor's float32 values as float16 */
 } tgi_lent;
 
 /* How a host hands such memory over. `table` is the host's. */
@@ -144,9 +145,11 @@ void tgi_free_handle(tgl_context *context, tgl_delegate *delegate, int32_t *hand
 bool tgi_is_lent(const tg_kernel *kernel, const tgl_tensor *tensor);
 /* Tells the lender how large the buffers of this kernel's inputs and outputs must be: when it is made, and for new shapes. */
 void tgi_lent_announce(tg_kernel *kernel, tgl_context *context);
-/* Sets the port of such a tensor to its memory, and `moves` to the same address where it is a tensor that may be on the device. */
+/* Sets the port of such a tensor to its memory, and describes that. */
 int tgi_lent_find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, bool is_written, tg_port *port,
-                  void **moves, tg_error *err);
+                  tgi_lent *lent, tg_error *err);
+/* Converts what a run has written, where the program wants float16. */
+void tgi_lent_halve(const tgi_lent *lent, uint64_t bytes);
 /* Records that only runs determine the shape of output i, while the host prepares. Returns whether a lender keeps it. */
 bool tgi_lent_leave_open(tg_kernel *kernel, size_t i, const tgl_tensor *tensor);
 /* Gives such an output of a lender the shape that a run has determined; fails where its memory is for another. For the host's

@@ -86,8 +86,8 @@ typedef struct ports {
   tgi_memory memory;
   tg_port *inputs, *outputs, *states;
   tg_replay **producers;           /* for inputs from other partitions a reference to the replay */
-  void **lent;                     /* addresses of tensors of a lender that move, for the ports and then the outputs */
-  tgi_readback **readbacks;        /* of such outputs */
+  tgi_lent *lent;                  /* memory of a lender, for the ports and then the outputs */
+  tgi_readback **readbacks;        /* of such outputs that move */
 } ports;
 
 static bool make_ports(ports *p, const tg_kernel *kernel) {
@@ -153,7 +153,7 @@ static int device_input(tg_kernel *kernel, tgl_tensor *tensor, const tgi_plan *p
 static int lent_input(tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, const tgi_plan *plan, size_t i, ports *p,
                       tg_error *err) {
   if (tgi_lent_find(kernel, context, tensor, false, &p->inputs[i], &p->lent[i], err)) return 1;
-  if (p->lent[i] && tgi_tensor_input(plan->replay->device, &p->inputs[i], err)) return 1;
+  if (p->lent[i].moves && tgi_tensor_input(plan->replay->device, &p->inputs[i], err)) return 1;
   if (p->inputs[i].device) atomic_fetch_add(&kernel->base.device_inputs, 1);
   return 0;
 }
@@ -181,9 +181,9 @@ static bool stays(const tg_kernel *kernel, size_t i, const tgl_tensor *output) {
 }
 
 static int lent_output(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, size_t i, ports *p, tg_error *err) {
-  void **moves = &p->lent[kernel->base.arity.ports + i];
-  if (tgi_lent_find(kernel, context, &context->tensors[kernel->outputs[i]], true, &p->outputs[i], moves, err)) return 1;
-  if (!*moves) return 0;
+  tgi_lent *lent = &p->lent[kernel->base.arity.ports + i];
+  if (tgi_lent_find(kernel, context, &context->tensors[kernel->outputs[i]], true, &p->outputs[i], lent, err)) return 1;
+  if (!lent->moves) return 0;
   return tgi_tensor_output(plan->replay->device, kernel->base.habits[i], &p->outputs[i], &p->readbacks[i], err);
 }
 
@@ -247,12 +247,13 @@ static void leave_lent(const ports *p, const tg_kernel *kernel, bool written) {
   tgi_arity arity = kernel->base.arity;
   if (!p->lent || !p->readbacks) return;
   for (size_t i = 0; i < arity.ports; i++)
-    if (p->lent[i]) tgi_tensor_leave(&p->inputs[i]);
+    if (p->lent[i].moves) tgi_tensor_leave(&p->inputs[i]);
   for (size_t i = 0; i < arity.outputs; i++) {
-    void *address = p->lent[arity.ports + i];
-    if (address && written) tgi_tensor_wrote(address, &p->outputs[i], kernel->base.habits[i], p->readbacks[i]);
+    const tgi_lent *lent = &p->lent[arity.ports + i];
+    if (lent->moves && written) tgi_tensor_wrote(lent->address, &p->outputs[i], kernel->base.habits[i], p->readbacks[i]);
+    if (written) tgi_lent_halve(lent, p->outputs[i].bytes);
     tgi_readback_release(p->readbacks[i]);
-    if (address) tgi_tensor_leave(&p->outputs[i]);
+    if (lent->moves) tgi_tensor_leave(&p->outputs[i]);
   }
 }
 

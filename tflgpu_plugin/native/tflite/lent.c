@@ -33,12 +33,38 @@ static int find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor 
 }
 
 int tgi_lent_find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor *tensor, bool is_written, tg_port *port,
-                  void **moves, tg_error *err) {
-  tgi_lent lent;
-  if (find(kernel, context, tensor, is_written, &lent, err)) return 1;
-  *port = (tg_port){.host = lent.address, .bytes = tensor->bytes};
-  *moves = lent.moves && tensor->bytes ? lent.address : NULL;
+                  tgi_lent *lent, tg_error *err) {
+  tgi_lent found;
+  if (find(kernel, context, tensor, is_written, &found, err)) return 1;
+  *port = (tg_port){.host = found.address, .bytes = tensor->bytes};
+  found.moves &= tensor->bytes != 0;
+  *lent = found;
   return 0;
+}
+
+/* ---- float16 in place of float32 --------------------------------------------------------------------------------------- */
+
+/* Returns the nearest float16, as bits; finite values stay finite. */
+static uint16_t half_of(uint32_t bits) {
+  uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff, exponent = size >> 23;
+  if (size > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+  if (size == 0x7f800000) return (uint16_t)(sign | 0x7c00);
+  if (size >= 0x477ff000) return (uint16_t)(sign | 0x7bff);
+  if (size >= 0x38800000) return (uint16_t)(sign | (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
+  if (size <= 0x33000000) return (uint16_t)sign;
+  uint32_t shift = 126 - exponent, digits = (size & 0x7fffff) | 0x800000;   /* subnormal */
+  return (uint16_t)(sign | (digits + (1u << (shift - 1)) - 1 + (digits >> shift & 1)) >> shift);
+}
+
+void tgi_lent_halve(const tgi_lent *lent, uint64_t bytes) {
+  uint8_t *memory = lent->address;
+  for (uint64_t i = 0; lent->half && i < bytes / 4; i++) {
+    uint32_t single;
+    memcpy(&single, memory + 4 * i, sizeof single);
+    uint16_t half = half_of(single);
+    memcpy(memory + 2 * i, &half, sizeof half);
+  }
+  if (lent->half && tgi_tensor_is_known(memory)) tgi_tensor_set(memory, bytes, (tgi_written){.on_host = true});
 }
 
 /* ---- outputs whose shape only a run determines ------------------------------------------------------------------------- */
@@ -88,8 +114,11 @@ int tgi_lent_give(tg_kernel *kernel, tgl_context *context, size_t i, int32_t ran
 static void close_one(tg_kernel *kernel, tgl_context *context, int32_t index, bool written) {
   tgl_tensor *tensor = &context->tensors[index];
   if (!tgi_is_lent(kernel, tensor) || !tensor->data) return;
+  tgi_lent lent;
+  tg_error ignored;
   if (written && tgi_tensor_is_known(tensor->data))
     tgi_tensor_set(tensor->data, tensor->bytes, (tgi_written){.on_host = true});
+  if (written && !find(kernel, context, tensor, true, &lent, &ignored)) tgi_lent_halve(&lent, tensor->bytes);
   tensor->data = NULL;
 }
 
