@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, WHOLE
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, UNSIGNED, WHOLE
 from tflgpu_plugin.providers import Builder
 
 
@@ -118,6 +118,8 @@ def bit_shift(e: Builder) -> int:
     """Builds BitShift. From opset 28 on, a shift by a negative number or by more bits than the type
     has moves all bits out."""
     x, by, left = e.x(0), e.x(1), e.text("direction", "LEFT") == "LEFT"
+    if e.dtype(x) in UNSIGNED:
+        return _unsigned_shift(e, x, by, left)
     none, most = (e.const(bits, np.int32) for bits in (0, 31))
     if e.version >= 28 and not left:
         by = e.add("where", e.add("less", by, none, dtype="bool"), most, by, dtype="i32")
@@ -127,6 +129,17 @@ def bit_shift(e: Builder) -> int:
     there = e.add("minimum", e.add("maximum", by, none), most)
     kept = e.add("equal", by, there, dtype="bool")
     return e.add("where", kept, y, none, dtype="i32")
+
+
+def _unsigned_shift(e: Builder, x: int, by: int, left: bool) -> int:
+    """Returns uint32 or uint64 shifted by 0 to 31 bits; the host repeats a run in which bits beyond
+    int32 would be set."""
+    if not left:
+        return e.add("right_shift", x, by, dtype=e.dtype(x))
+    y = e.add("left_shift", x, by, dtype="i32")
+    exact = e.add("equal", e.add("right_shift", y, by, dtype="i32"), x, dtype="bool")
+    kept = e.add("where", exact, y, e.const(-1, np.int32), dtype="i32")
+    return e.add("cast", kept, dtype=e.dtype(x))
 
 
 _POWERS = {1.0: None, 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal", -0.5: "rsqrt"}

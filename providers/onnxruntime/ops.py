@@ -65,7 +65,7 @@ _ROWS: tuple[HostOp, ...] = (
         by=narrow_integers.bit_cast, types=f"bool {' '.join(narrow_integers.TYPES)}",
         bfloat16=True),
     row("BitShift", "left_shift", (11, 28), TWO, by=narrow_integers.also(ew.bit_shift),
-        types="i8 u8 i16 u16 i32"),
+        types="i8 u8 i16 u16 i32", unsigned=True),
     row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True, unsigned=True),
     row("BitwiseNot", "bitwise_not", (18, 18), small=True),
     row("BitwiseOr", "bitwise_or", (18, 18), TWO, small=True, unsigned=True),
@@ -254,7 +254,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Or", "logical_or", (7, 7), TWO),
     row("PRelu", "prelu", (7, 16), "value slope", listed=BOTH),
     row(
-        "Pad", "pad", (2, 25), "value pads? padding_value!? axes?", rearranging.PADS,
+        "Pad", "pad", (2, 25), "value pads? padding_value? axes?", rearranging.PADS,
         rearranging.cropped, rearranging.STORED, by=quantized.numbers_too(rearranging.pad),
         listed=BOTH,
     ),

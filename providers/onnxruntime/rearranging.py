@@ -186,11 +186,22 @@ def pad(e: Builder) -> int:
         sides = zip(pairs, e.shape(x), strict=True)
         x = cut(e, x, [slice(larger(0, -b), n - larger(0, -a)) for (b, a), n in sides])
         pairs = [(larger(before, 0), larger(after, 0)) for before, after in pairs]
+    table = e.index(np.array(pairs, object if is_symbolic(chain(*pairs)) else np.int64))
+    if mode == "constant" and e.has(2) and not e.known(e.x(2)):
+        return _padded_in_a_run(e, x, table)
     filling = e.const(e.scalar(2, "value", 0.0))
     if e.dtype(x) in WHOLE:
         filling = e.x(2) if e.has(2) else e.const(0, np.int32)
-    table = e.index(np.array(pairs, object if is_symbolic(chain(*pairs)) else np.int64))
     return e.add("pad", x, table, filling, mode=mode)
+
+
+def _padded_in_a_run(e: Builder, x: int, table: int) -> int:
+    """Returns `x` padded with a value that only a run tells: it replaces padding with zeros."""
+    ones = e.add("expand", e.const(np.ones((1,) * e.rank(x))), e.index(e.shape(x)))
+    within = e.add("equal", e.add("pad", ones, table, 0.0, mode="constant"), 1.0, dtype="bool")
+    zero = e.const(0, np.int32 if e.dtype(x) in WHOLE else np.float32)
+    y = e.add("pad", x, table, zero, mode="constant")
+    return e.add("where", within, y, e.x(2), dtype=e.dtype(x))
 
 
 def crop(e: Builder) -> int:

@@ -387,3 +387,20 @@ def test_indices_are_negated_and_reduced(op: str) -> None:
         node("Cast", ["whole"], ["y"], to=1),
     ]
     check(nodes, {"x": x}, ["y", "whole"])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.int64])
+@pytest.mark.parametrize("pads", [[1, 0, 2, 0, 3, 1], [0, 0, 0, 0, 0, 0], [-1, 1, 0, 2, -1, 0]])
+def test_a_run_tells_the_padding_value(kind: type, pads: list[int]) -> None:
+    """The value does not reach elements of the input, also where it is infinite."""
+    x = TABLE.astype(kind)
+    values = [kind(7), kind(-3), *([kind(np.inf), kind(np.nan)] if kind is np.float32 else [])]
+    for opened in (None, {"x": ("a", "b", "c")}):
+        constants = {"pads": np.array(pads, np.int64)}
+        data = build([node("Pad", ["x", "pads", "v"], ["y"])], {"x": x, "v": np.array(values[0])},
+                     ["y"], constants, opened)  # fmt: skip
+        ours, theirs = session(data), cpu(data)
+        assert {*places(ours).values()} == {"gpu"}
+        for value in values:
+            same(ours, theirs, {"x": x, "v": np.array(value, kind)})
+        assert tflgpu_plugin.report(ours).host_runs == 0

@@ -118,3 +118,19 @@ def test_constants_beyond_int32_stay_with_the_host(kind: Any) -> None:
     ours = session(data, optimize=False)
     assert {*places(ours).values()} == {"cpu"}
     same(ours, cpu(data, optimize=False), feeds)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shifts(kind: Any) -> None:
+    """A bit that leaves int32, and a shift by 32 or more to the left, is the host's."""
+    by = np.array([0, 1, 4, 30, 31, 31], kind)
+    for x, direction, repeated in (
+        ([1, 5, 2**26, 1, 0, 0], "LEFT", 0), ([1, 5, 2**27, 1, 0, 0], "LEFT", 1),
+        ([1, 5, 7, 1, 1, 0], "LEFT", 1), ([1, 5, 7, 3, 0, 0], "LEFT", 1),
+        (SMALL, "RIGHT", 0), ([MOST + 1, 1, 1, 1, 1, 1], "RIGHT", 1),
+    ):  # fmt: skip
+        shift = node("BitShift", ["x", "z"], ["y"], direction=direction)
+        _run([shift], {"x": np.array(x, kind), "z": by}, repeated)
+    if kind is np.uint64:
+        shift = node("BitShift", ["x", "z"], ["y"], direction="LEFT")
+        _run([shift], {"x": np.array([3], kind), "z": np.array([40], kind)}, 1)
