@@ -129,10 +129,16 @@ class Partition:
 
         return template(graph, self.target, trace)
 
-    def built(self, plan: Plan, check: Callable[[], None] | None = None) -> Instance:
-        """Returns an instance of a plan for other shapes. Raises BuildError with a sentence, or the
-        error of `check`, which tests whether the plan may be used."""
-        instance = self._built(plan, check)
+    def built(
+        self,
+        plan: Plan,
+        check: Callable[[], None] | None = None,
+        replaces: Callable[[], None] = lambda: None,
+    ) -> Instance:
+        """Returns an instance of a plan for other shapes. `replaces` is called when it has weights
+        and pipelines, but no other buffers yet. Raises BuildError with a sentence, or the error of
+        `check`, which tests whether the plan may be used."""
+        instance = self._built(plan, check, replaces)
         for found in _watching.values():
             found.append((self, copy(instance)))
         return instance
@@ -188,10 +194,16 @@ class Partition:
         self.target = replace(self.target, tuning=found.tuning)
         return instance
 
-    def _built(self, plan: Plan, check: Callable[[], None] | None = None) -> Instance:
+    def _built(
+        self,
+        plan: Plan,
+        check: Callable[[], None] | None = None,
+        replaces: Callable[[], None] = lambda: None,
+    ) -> Instance:
         warm = not os.environ.get("TFLGPU_NO_WARM_UP")
         try:
             program = create(plan, self.device, warm, check, self.origin)
+            replaces()
             return Instance(program, labels(self.graph, plan))
         except PipelineError as error:
             index = plan.pipelines.index(error.pipeline)

@@ -269,6 +269,18 @@ def test_room_is_for_shapes_that_were_seen_and_not_for_their_product() -> None:
     assert found.rooms == [{0: 4, 1: 2000}]
 
 
+def test_a_shape_without_memory_does_not_end_templates() -> None:
+    """It is the shape that has no plan, not the template."""
+    reshaping, make = Reshaping(), Made()
+    reshaping.of(given(3, 7, 7, 5), EXTENTS, make)
+    for k in range(2 * NARROW):
+        found = reshaping.of(given(3, 8 + k, 7, 5), EXTENTS, make)
+        assert found is not None and len(make) == k + 1
+        found.built = True
+        assert reshaping.of(given(3, 90 + k, 7, 5), EXTENTS, make) is found
+        reshaping.drop(found)
+
+
 def test_a_rank_is_no_symbol() -> None:
     reshaping, make = Reshaping(), Made()
     reshaping.of((2, 5, 6, 1, 7), at(1, 2, 4), make)

@@ -102,6 +102,62 @@ for rows in (*range(63, 20, -1), *range(20, 64)):
     check(s, rows)
 assert process_memory() == one, (one, process_memory())
 """,
+    "buffers that are too small are returned before larger ones are made": """
+from tflgpu_plugin.runtime import program
+made, most = program.create_buffer, []
+def held():
+    memory = process_memory()
+    return memory.total - memory.tensors    # which belong to results of earlier runs
+def create(*given):
+    found = made(*given)
+    most.append(held())
+    return found
+program.create_buffer = create
+s = m.session(dense())
+for rows in (400, 410, 2000, 8000):
+    most.clear()
+    check(s, rows)
+    assert most and max(most) <= held(), (rows, most, process_memory())
+""",
+    "a shape that runs while buffers for a larger one are made": """
+from tflgpu_plugin import engine
+built, waits, goes = engine.Partition.built, threading.Event(), threading.Event()
+def build(self, plan, *more):
+    waits.set(); assert goes.wait(60)
+    return built(self, plan, *more)
+s = m.session(dense())
+check(s, 400); check(s, 410)
+engine.Partition.built = build
+failed = []
+def work(rows):
+    try: check(s, rows)
+    except BaseException as error: failed.append(error)
+threads = [threading.Thread(target=work, args=(8000,))]
+threads[0].start(); assert waits.wait(60)
+threads += [threading.Thread(target=work, args=(rows,)) for rows in (410, 300, 400)]
+[t.start() for t in threads[1:]]; goes.set(); [t.join() for t in threads]
+engine.Partition.built = built
+assert not failed, failed
+(partition,) = tflgpu_plugin.report(s).partitions
+assert (partition.runs, partition.host_runs, partition.failures) == (6, 0, 0), partition
+""",
+    "a shape that the device has no memory for leaves the others their plan": """
+from tflgpu_plugin import engine, native
+from tflgpu_plugin.runtime import program
+made = program.create_buffer
+def create(device, size, role):
+    if size > 4 * SIDE * 5000: raise native.OutOfMemory("It is too large.")
+    return made(device, size, role)
+program.create_buffer = create
+s = m.session(dense())
+with engine.watch() as built:
+    for rows in (400, 410, 8000, 8000, 410, 300, 4000, 3000, 9000, 4000, 420):
+        check(s, rows)
+(partition,) = tflgpu_plugin.report(s).partitions
+assert (partition.runs, partition.host_runs) == (8, 3), partition
+assert all(instance.plan.symbols for _, instance in built), built
+assert len(built) <= 5, built
+""",
     "sessions on several threads": """
 import random
 failed = []

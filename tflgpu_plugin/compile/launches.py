@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
+from tflgpu_plugin.compile import planar_outputs
 from tflgpu_plugin.errors import Unsupported, blaming
 from tflgpu_plugin.ir.choosing import ExcludesOneError, as_single, compared
 from tflgpu_plugin.ir.extent import Extent, Trace, terms_of
@@ -50,6 +51,7 @@ def lower(graph: Graph, target: Target, trace: Trace | None = None) -> Lowering:
     for before, after in graph.states:
         io_layout.unpack(low, _at_the_host(after), after, Raw("state", before))
     low.drop_unread()
+    planar_outputs.store(low)
     return low
 
 

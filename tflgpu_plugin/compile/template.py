@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from struct import pack_into
 from typing import Any
 
 import numpy as np
@@ -39,11 +40,17 @@ class Values(Evaluation):
 
     def __init__(self, trace: Trace, symbols: Mapping[Any, int]) -> None:
         super().__init__(trace.atoms, symbols)
+        self.totals: dict[Terms, int] = {}  # those that were evaluated: many numbers are equal
 
     def of(self, number: Any) -> Any:
         """Returns the value of a symbolic number; returns any other number unchanged."""
         number = number.number if isinstance(number, Word) else number
-        return self.total(number.terms) if isinstance(number, Extent) else number
+        if not isinstance(number, Extent):
+            return number
+        found = self.totals.get(number.terms)
+        if found is None:
+            found = self.totals[number.terms] = self.total(number.terms)
+        return found
 
     def size(self, number: Any) -> int:
         """Returns the value of a size, or 0 where it cannot be evaluated."""
@@ -111,8 +118,9 @@ class Template:
         """Returns the plan with values in place of symbolic numbers."""
         plan, uniforms = self.plan, bytearray(self.plan.uniforms)
         for offset, number in self.words:
-            kind = {"u32": "<u4", "i32": "<i4", "f32": "<f4"}[_kind(number)]
-            uniforms[offset : offset + 4] = np.array(now.of(number), kind).tobytes()
+            value = now.of(number)
+            real = _kind(number) == "f32"
+            pack_into("<f" if real else "<I", uniforms, offset, value if real else value % 2**32)
         dispatches = tuple(replace(d, groups=tuple(map(now.of, d.groups))) for d in plan.dispatches)
 
         def ports(given: Sequence[Port]) -> tuple[Port, ...]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tflgpu_plugin import log, native, threads
@@ -77,7 +78,7 @@ class PlacedPartition:
     def counted(self, handle: Any) -> Any:
         """Returns the counters of the native object (tg_partition_state)."""
         out = native.ffi.new("tg_partition_state *")
-        native.lib.tg_partition_get_state(native.ffi.cast("tg_partition *", handle), out)
+        native.lib.tg_partition_get_state(_native(handle), out)
         return out
 
     def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
@@ -139,24 +140,31 @@ class PlacedPartition:
         reshaping, found, lists = self.reshaping, None, Lists(given)
         limits, make = lists.limits(self.run_values.values()), self._maker(partition, lists)
         with reshaping.lock:  # plans of a template replace each other
+            if self._is_planned(handle, lists.flat):
+                return True  # another thread has made it meanwhile
             try:
                 reshaping.declared = lists.named(self.declared)
                 found = reshaping.of(lists.flat, limits, make)
                 if found is None:
                     return False
                 try:
-                    instance = self._settled(partition, found)
+                    instance = self._settled(partition, handle, found)
                 except BuildError:  # too large for this device
                     found.shrink()
-                    instance = self._settled(partition, found)
+                    instance = self._settled(partition, handle, found)
                 found.template.forget_constants()
                 self.add(handle, lists.of(found.made), instance.output_shapes, instance)
+                found.built = True
             except Exception as error:
                 log.say(f"tflgpu: each shape gets a plan of its own: {error!r}", logging.DEBUG)
                 if found is not None:
                     reshaping.drop(found)
                 return False
             return True
+
+    def _is_planned(self, handle: Any, given: Flat) -> bool:
+        numbers = native.ffi.new("int32_t[]", given)
+        return bool(native.lib.tg_partition_plans(_native(handle), numbers, len(numbers)))
 
     def _maker(self, partition: Partition, lists: Lists) -> Callable[[Flat, Trace], Template]:
         def make(numbers: Flat, trace: Trace) -> Template:
@@ -178,11 +186,15 @@ class PlacedPartition:
         template = self._maker(partition, lists)(numbers, trace)
         return Symbolic(lists.flat, places, template, [room], room)
 
-    def _settled(self, partition: Partition, found: Symbolic) -> Instance:
+    def _settled(self, partition: Partition, handle: Any, found: Symbolic) -> Instance:
+        """Returns an instance of a template. The native object drops the last one before buffers
+        are made, so that the device need not have memory for both."""
         plan = found.template.settled(found.symbols, found.rooms, found.places)
         if found.stored:
             plan_check.check(plan)
-        instance = partition.built(plan)
+        numbers = native.ffi.new("int32_t[]", found.made)
+        place = _native(handle), numbers, len(numbers)
+        instance = partition.built(plan, None, partial(native.lib.tg_partition_drop, *place))
         if self._source and not found.stored:
             found.stored = True
             with suppress(TypeError):  # it has parts that cannot be stored
@@ -214,7 +226,7 @@ class PlacedPartition:
         spec.reason, spec.replay = text, ffi.NULL if isinstance(found, str) else found.replay
         symbols = ffi.NULL if isinstance(found, str) else native_symbols(found.plan)
         spec.symbols = symbols
-        native.call(native.lib.tg_partition_add, ffi.cast("tg_partition *", handle), spec)
+        native.call(native.lib.tg_partition_add, _native(handle), spec)
         if not isinstance(found, str):
             found.release()
 
@@ -262,11 +274,16 @@ class PlacedPartition:
         )
 
 
+def _native(handle: Any) -> Any:
+    """Returns the tg_partition with which a native object begins."""
+    return native.ffi.cast("tg_partition *", handle)
+
+
 def memory(placed: Iterable[PlacedPartition]) -> MemoryReport:
     """Returns the memory on the device that the plans of these partitions hold."""
     ffi, found = native.ffi, native.ffi.new("tg_memory *")
     handles = [handle for one in placed if (handle := one.handle) is not None]
-    array = ffi.new("tg_partition *[]", [ffi.cast("tg_partition *", one) for one in handles])
+    array = ffi.new("tg_partition *[]", [*map(_native, handles)])
     native.lib.tg_partitions_get_memory(array, len(handles), found)
     return MemoryReport(*found.bytes)
 

@@ -93,8 +93,8 @@ def _lists(numbers: Flat) -> list[int]:
 class Symbolic:
     """A template made for the shapes `made`. Its symbols are at `places`: (position in the flat
     list, symbol). Its buffers suffice for each of `rooms`, which are values of the symbols, the
-    newest first. `newest` are the values of the latest run that needed a plan. `stored`: a cache
-    has the template."""
+    newest first. `newest` are the values of the latest run that needed a plan. `built`: a plan of
+    the template has been built. `stored`: a cache has the template."""
 
     made: Flat
     places: tuple[tuple[int, int], ...]
@@ -102,6 +102,7 @@ class Symbolic:
     rooms: list[dict[int, int]]
     newest: dict[int, int]
     stored: bool = False
+    built: bool = False
 
     @property
     def symbols(self) -> dict[int, int]:
@@ -230,10 +231,11 @@ class Reshaping:
         self.seen = [*exact, *(one.made for one in templates)][:KEPT]
 
     def drop(self, symbolic: Symbolic) -> None:
-        """Forgets a template that cannot be built."""
+        """Forgets a template that cannot be built, or not for some shapes, so that others need
+        another one: what a template has in host memory may suffice for no second build."""
         with self.lock:
             self.found = [one for one in self.found if one is not symbolic]
-            self.failed += 1
+            self.failed += not symbolic.built
 
     def _differ(self, one: Flat, other: Flat) -> set[int]:
         """Returns the positions at which two lists differ; {-1} for lists of different lengths."""

@@ -138,6 +138,12 @@ def _rendered(
     return "\n".join([preamble, common, *functions, own, main])
 
 
+def loads(kernel: str, variant: Mapping[str, object], name: str) -> bool:
+    """Whether the body of a kernel reads this operand."""
+    given = tuple((key, frozen(value)) for key, value in variant.items())
+    return f"load_{name}(" in body(kernel, given)
+
+
 def without_unpack(wgsl: str) -> str:
     """Returns the kernel rewritten for a device without `unpack2x16float`."""
     if "unpack2x16float" not in wgsl:

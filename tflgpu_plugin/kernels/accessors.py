@@ -24,6 +24,16 @@ _LEVELS = {
     2: "of_two_levels({0}[({1}) / 2u], {1}, {2})",
     1: "of_level({0}[({1}) / 4u], {1}, {2})",
 }
+# How vec4 `i` is stored if whole channels are after one another.
+_PLANES = """  let plane = divided(i, p.spatial_NAME);
+  let image = divided(plane.x, p.slices_NAME);
+  let left = p.channels_NAME - 4u * image.y;
+  let first = (image.x * p.channels_NAME + 4u * image.y) * p.spatial_NAME + plane.y;
+  let lanes = VALUE;
+  NAME_data[first] = lanes.x;
+  if (left > 1u) { NAME_data[first + p.spatial_NAME] = lanes.y; }
+  if (left > 2u) { NAME_data[first + 2u * p.spatial_NAME] = lanes.z; }
+  if (left > 3u) { NAME_data[first + 3u * p.spatial_NAME] = lanes.w; }"""
 _NATIVE = {4: "vec4<f16>", 2: "vec2<f16>", 1: "f16"}
 
 
@@ -38,7 +48,9 @@ class Operand:
     (read only, as vec4). `levels`: a vec4 of scale_<name> * (byte - zero_<name>), for bytes with a
     sign, is stored in a word (written by whole vec4). `whole`: elements are int32. `zeros`: the
     buffer begins with zeros, which are read as padding: selecting an address is cheaper than
-    selecting each lane of a value."""
+    selecting each lane of a value. `planes`: written as vec4 of an image of which the buffer, of
+    float32, has whole channels after one another; `slices_<name>` and `spatial_<name>` are
+    parameters, too."""
 
     name: str
     access: str = "r"
@@ -49,6 +61,7 @@ class Operand:
     levels: bool = False
     whole: bool = False
     zeros: bool = False
+    planes: bool = False
 
     def type(self, view: int) -> str:
         """Returns the WGSL type with this many lanes."""
@@ -61,7 +74,7 @@ def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
         kind, name = operand.type(operand.view), operand.name
         access = "read" if operand.access == "r" else "read_write"
         index = f"p.off_{name} + i"
-        array, value = _stored(operand)
+        array, value = ("f32", "") if operand.planes else _stored(operand)
         if f"eight_{name}(" in main:
             yield from _eights(operand, array, value, binding)
             continue
@@ -164,6 +177,9 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
         value = f"levels_of({value}, p.scale_{name}, p.zero_{name})"
     if operand.whole and epilogue:
         raise ValueError(f"operand {name!r} holds integers, which no epilogue op supports")
+    stored = f"  {name}_data[p.off_{name} + i] = {value};"
+    if operand.planes:
+        stored = _PLANES.replace("NAME", name).replace("VALUE", value)
     fields, loads, steps = ["mask: vec4<bool>"], [f"lanes_below(q, p.channels_{name})"], []
     for k, each in enumerate(epilogue):
         if each.operand and each.spread != "same":
@@ -195,7 +211,7 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
             f"{f' -> {kind}' * told} {{",
             "  var v = value;",
             *steps,
-            f"  {name}_data[p.off_{name} + i] = {value};",
+            stored,
             *[f"  return {made};"] * told,
             "}",
         ]

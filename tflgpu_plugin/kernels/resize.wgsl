@@ -2,9 +2,10 @@
 // once. They are rounded as on hosts, so that results are, too. Stored numbers are interpolated as in TFLite's reference kernels:
 // int8 and int16 with integers; uint8 in float32, with a half added before truncation.
 //
-// Variant: rule, the coordinates' (ten_bits: integers with 10 fractional bits; step, step_centers, step_corners: as in TFLite;
-// others: as in ONNX); scaled, with factors as parameters, not the ratio of the extents; whole, the type of stored numbers;
-// nearest, the rounding to one pixel, where coordinates within 1e-6 of the middle count as ties, as on hosts.
+// Variant: rule, the coordinates' (ten_bits: integers with 10 fractional bits; step, step_middle, step_centers, step_corners: as in
+// TFLite; others: as in ONNX); scaled, with factors as parameters, not the ratio of the extents; whole, the type of stored numbers;
+// nearest, the rounding to one pixel: half_up and floor as in TFLite; in others, coordinates within 1e-6 of the middle count as
+// ties, as on hosts.
 {% if rule == "ten_bits" %}
 fn neighbours(index: u32, step: u32, start: i32, extent: u32) -> vec3f {
   let at = u32(clamp(i32(index * step) + start, 0, i32(1024u * (extent - 1u))));
@@ -20,6 +21,8 @@ fn coordinates(index: vec4f, given: vec4f, made: vec4f) -> vec4f {
 {% set scale = "vec4f(p.row_scale, p.column_scale, 1.0, 1.0)" if scaled else "divided_exactly(made, given)" %}
 {% if rule == "step" %}
   return rounded(index * divided_exactly(given, made));
+{% elif rule == "step_middle" %}
+  return rounded((index + 0.5) * divided_exactly(given, made));
 {% elif rule == "step_centers" %}
   return rounded((index + 0.5) * divided_exactly(given, made)) - 0.5;
 {% elif rule == "step_corners" %}
@@ -51,8 +54,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let made = vec4f(f32(p.out_height), f32(p.out_width), 1.0, 1.0);
   let place = coordinates(vec4f(f32(pixel.x), f32(pixel.y), 0.0, 0.0), given, made);
 {% if nearest %}
-  let below = floor(place);
-{% set more = {"floor": "vec4f()", "ceil": "ceil(place) - below",
+  let below = floor(place{{ " + 0.5" if nearest == "half_up" }});
+{% set more = {"floor": "vec4f()", "half_up": "vec4f()", "ceil": "ceil(place) - below",
                "round_prefer_floor": "select(vec4f(), vec4f(1.0), place - below > vec4f(0.5000009536743164))",
                "round_prefer_ceil": "select(vec4f(), vec4f(1.0), place - below >= vec4f(0.4999990165233612))"} %}
   let first_pixel = clamp(below + {{ more[nearest] }}, vec4f(), given - 1.0);

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
-from tflgpu_plugin.ir.symbolic import in_range, integer
+from tflgpu_plugin.ir.symbolic import in_range, integer, is_symbolic
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.movement import MAX_AXES, moving
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
-from tflgpu_plugin.ops.views import View, folded, padded, taken
+from tflgpu_plugin.ops.views import View, folded, padded, region, taken
 
 NEEDS = "Constant, non-negative paddings and a constant value."
 
@@ -59,7 +59,8 @@ def _reaches(shape: Shape, added: Array, mode: str) -> bool:
     """Whether the padding of a mode that repeats elements is short enough to come from one copy of
     the tensor."""
     less = {"reflect": 1, "symmetric": 0, "wrap": 0, "edge": -(1 << 31)}[mode]
-    return all(max(sides) <= extent - less for extent, sides in zip(shape, added, strict=True))
+    pairs = zip(shape, added, strict=True)
+    return all(side <= extent - less for extent, sides in pairs for side in sides)
 
 
 def _dilations(graph: Graph, node: Node) -> list[int]:
@@ -67,16 +68,18 @@ def _dilations(graph: Graph, node: Node) -> list[int]:
     shape, steps = graph.shape(node.operand()), graph.constant(node.inputs[1])
     if steps is None:
         raise NotConstant("the dilations are computed at run time; make them a constant")
-    if steps.size != len(shape) or (steps.size and steps.min() < 1) or 0 in shape:
+    found = [integer(step) for step in steps.reshape(-1)]
+    if len(found) != len(shape) or any(step < 1 for step in found) or 0 in shape:
         raise ValueError(f"dilations {steps.reshape(-1).tolist()} do not fit {list(shape)}")
     if pad_value(graph, node) is None:
         raise NotConstant("the value in between must be a constant with one element")
-    return [int(step) for step in steps.reshape(-1)]
+    return found
 
 
 def dilated_shapes(graph: Graph, node: Node) -> list[Shape]:
-    shape, steps = graph.shape(node.operand()), _dilations(graph, node)
-    return [tuple((n - 1) * step + 1 for n, step in zip(shape, steps, strict=True))]
+    shape = graph.shape(node.operand())
+    pairs = zip(shape, _dilations(graph, node), strict=True)
+    return [tuple((extent - 1) * step + 1 for extent, step in pairs)]
 
 
 def _sources(extent: int, step: int) -> Array:
@@ -95,14 +98,34 @@ def refuse_dilation(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 def decompose_dilation(steps: Decomposition, node: Node) -> bool:
     """Pads each dilated axis with one element of the value, and gathers: all added positions read
-    that element."""
-    x = node.operand()
-    dilations = zip(steps.shape(x), _dilations(steps.graph, node), strict=True)
-    places = {k: _sources(integer(n), step) for k, (n, step) in enumerate(dilations) if step > 1}
-    ends = steps.indices([(0, int(k in places)) for k in range(len(steps.shape(x)))])
+    that element. Dilations that are symbolic would make a list of positions that holds for one of
+    them: each element is padded instead, as an axis of its own."""
+    x, dilations = node.operand(), _dilations(steps.graph, node)
+    shape = steps.shape(x)
+    if is_symbolic((*shape, *dilations)) and len(shape) < MAX_AXES:
+        made = x
+        for k, step in enumerate(dilations):
+            if step > 1:
+                made = _spread(steps, made, k, step, node.operand(2))
+        extents = dilated_shapes(steps.graph, node)[0]
+        steps.last("view", made, view=region(steps.shape(made), [0] * len(shape), extents))
+        return True
+    pairs = enumerate(zip(shape, dilations, strict=True))
+    places = {k: _sources(integer(n), int(step)) for k, (n, step) in pairs if step > 1}
+    ends = steps.indices([(0, int(k in places)) for k in range(len(shape))])
     longer = steps.add("pad", x, ends, node.operand(2), mode="constant")
     steps.last("view", longer, view=taken(steps.shape(longer), places))
     return True
+
+
+def _spread(steps: Decomposition, x: int, axis: int, step: int, value: int) -> int:
+    """Returns a tensor with `step` - 1 elements of the value after each index of an axis."""
+    shape = steps.shape(x)
+    before, after = shape[: axis + 1], shape[axis + 1 :]
+    apart = steps.reshape(x, (*before, 1, *after))
+    ends = steps.indices([(0, step - 1 if k == axis + 1 else 0) for k in range(len(shape) + 1)])
+    longer = steps.add("pad", apart, ends, value, mode="constant")
+    return steps.reshape(longer, (*before[:-1], before[-1] * step, *after))
 
 
 ATTRIBUTES = {"pad": "mode=constant|reflect|symmetric|edge|wrap paddings[][2]~"}

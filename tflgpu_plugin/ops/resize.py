@@ -91,7 +91,7 @@ def lower(low: Lowering, node: Node) -> None:
         mode, axes = node.attributes.get("mode", "nearest"), _axes(low.graph, node)
         linear = mode == "linear" and not node.attributes.get("antialias")
         # A table takes fewer operations for the nearest pixel, but belongs to one size.
-        nearest = mode == "nearest" and is_symbolic(chain(*axes))
+        nearest = mode == "nearest" and _is_computed(low.graph, node)
         if (linear or nearest) and coordinates in BETWEEN and len(axes) == 2:
             how = node.attributes.get("nearest", ROUNDINGS[0]) if nearest else ""
             _between(low, node, coordinates, node.attributes.get("scales"), nearest=how)
@@ -103,6 +103,26 @@ def lower(low: Lowering, node: Node) -> None:
     rule = next((kind for name, kind in kinds.items() if node.attributes[name]), "step")
     whole = given if quantization.quantized(given) and quantization.alike(given, result) else None
     _between(low, node, "ten_bits" if given.dtype in TEN_BITS else rule, stored=whole)
+
+
+def _is_computed(graph: Graph, node: Node) -> bool:
+    """Whether a kernel computes which pixels are the nearest ones: where a table of them would hold
+    for few extents."""
+    axes = _axes(graph, node)
+    coordinates = node.attributes.get("coordinates", "half_pixel")
+    known = node.op == "resize_nearest" or coordinates in BETWEEN
+    return known and len(axes) == 2 and is_symbolic(chain(*axes))
+
+
+def lower_nearest(low: Lowering, node: Node) -> None:
+    """Records a launch that copies elements, or one that computes which."""
+    if not _is_computed(low.graph, node):
+        movement.lower(low, node)
+    elif node.attributes["align_corners"]:
+        _between(low, node, "step_corners", nearest="half_up")
+    else:
+        rule = "step_middle" if node.attributes["half_pixel_centers"] else "step"
+        _between(low, node, rule, nearest="floor")
 
 
 def _axes(graph: Graph, node: Node) -> list[tuple[int, int]]:
@@ -218,7 +238,10 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def nearest(graph: Graph, node: Node) -> list[View]:
-    """Returns the view that selects the rows and columns of the nearest pixels."""
+    """Returns the view that selects the rows and columns of the nearest pixels. Raises ValueError
+    where a kernel computes them."""
+    if _is_computed(graph, node):
+        raise ValueError("the nearest pixels depend on symbolic extents")
     shape, size = graph.shape(node.operand()), _size(graph, node)
     axes = range(1, len(shape) - 1)
     rule = [bool(node.attributes[name]) for name in ("align_corners", "half_pixel_centers")]
@@ -238,6 +261,8 @@ def decompose_integers(steps: Decomposition, node: Node) -> bool:
     """Replaces a resize of integers by a view, since its results are elements of the input."""
     if not quantization.is_integer(steps.editor.tensors[node.operand()]):
         return False
+    if _is_computed(steps.graph, node):
+        return False
     shape, tables = steps.shape(node.operand()), _tables(steps.graph, node)
     view = taken(shape, {k: table[:, 0, 0].astype(int) for k, table in enumerate(tables, 1)})
     steps.last("view", node.operand(), view=view)
@@ -254,7 +279,7 @@ OPS = (
     Op("resize_bilinear", refuse, shapes, lower, "accumulate", work=_work, kind="window",
        fuses=True, accumulates=False, errors=MOVED, same_quantization=True,
        operands="xx", rounding=rounding.INTERPOLATION),
-    Op("resize_nearest", refuse, shapes, movement.lower, "exact", types=("f32", "i32"),
+    Op("resize_nearest", refuse, shapes, lower_nearest, "exact", types=("f32", "i32"),
        kind="movement", keeps="first", fuses=True, views=nearest, operands="xx",
        errors=MOVED),
     Op("resize", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,

@@ -142,6 +142,24 @@ def test_random_values_have_few_plans(name: str, kind: type) -> None:
     assert {part.runs for part in partitions} == {RUNS} and len(built) <= case.plans
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.uint8])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric", "align_corners"])
+def test_nearest_pixels_of_any_type_have_few_plans(coordinates: str, kind: type) -> None:
+    chance = np.random.default_rng(9)
+    image = (99 * chance.uniform(0, 1, (1, 3, 8, 9))).astype(kind)
+    resized = node("Resize", ["x", "", "", "a"], ["y"], mode="nearest",
+                   coordinate_transformation_mode=coordinates)  # fmt: skip
+    kinds = {"x": np.dtype(kind), "y": np.dtype(kind), "a": np.dtype(np.int64)}
+    data = model([resized], {"x": image.shape, "a": [4]}, {"y": None}, opset=19, kinds=kinds)
+    session, theirs = ours(data), cpu(data, optimize=False)
+    with engine.watch() as built:
+        for _ in range(RUNS):
+            feed = {"x": image, "a": np.array([1, 3, *chance.integers(2, 30, 2)])}
+            _same(session.run(None, feed), theirs.run(None, feed))
+    (partition,) = tflgpu_plugin.report(session).partitions
+    assert partition.runs == RUNS and len(built) <= 11
+
+
 def test_a_range_beyond_int32() -> None:
     """The bounds in a key are clipped to int32, so that such a run is the host's."""
     nodes = [node("Range", ["a", "b", "one"], ["r"]), node("Cast", ["r"], ["f"], to=1),

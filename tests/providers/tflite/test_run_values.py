@@ -114,7 +114,7 @@ CASES = {
         given={"mode": "REFLECT"},
     ),
     "dilations": Case(
-        "DILATE", lambda k: [ints(1 + k % 4, 1 + k % 5)], 16, held=[np.float32(2.5)],
+        "DILATE", lambda k: [ints(1 + k % 4, 1 + k % 5)], 10, held=[np.float32(2.5)],
         options="DilateOptions", newer=True,
     ),
     "tile": Case("TILE", lambda k: [ints(1 + k % 4, 1 + k % 5)], 7),
@@ -127,8 +127,16 @@ CASES = {
         options="ResizeBilinearOptions", given={"halfPixelCenters": True},
     ),
     "nearest pixels": Case(
-        "RESIZE_NEAREST_NEIGHBOR", lambda k: [ints(4 + k, 5 + 2 * k)], RUNS, x=IMAGE, rank=4,
+        "RESIZE_NEAREST_NEIGHBOR", lambda k: [ints(4 + k, 5 + 2 * k)], 8, x=IMAGE, rank=4,
         options="ResizeNearestNeighborOptions",
+    ),
+    "nearest corners": Case(
+        "RESIZE_NEAREST_NEIGHBOR", lambda k: [ints(1 + 5 * k % 19, 2 + 7 * k % 23)], 8, x=IMAGE, rank=4,
+        options="ResizeNearestNeighborOptions", given={"alignCorners": True},
+    ),
+    "nearest middles": Case(
+        "RESIZE_NEAREST_NEIGHBOR", lambda k: [ints(1 + 5 * k % 19, 2 + 7 * k % 23)], 8, x=IMAGE, rank=4,
+        options="ResizeNearestNeighborOptions", given={"halfPixelCenters": True},
     ),
     "broadcast": Case(
         "BROADCAST_TO", lambda k: [ints(2 + k % 9, 30)], 8, x=X[:1], options="BroadcastToOptions",

@@ -167,6 +167,26 @@ void tgi_plans_drop(tg_partition *partition) {
   for (size_t i = 0; i < count; i++) tgi_plan_release(dropped[i]);
 }
 
+int tg_partition_plans(tg_partition *partition, const int32_t *shapes, size_t count) {
+  tgi_plan *plan = tgi_plan_find(partition, shapes, count);
+  bool planned = plan && plan->replay;
+  tgi_plan_release(plan);
+  return planned;
+}
+
+void tg_partition_drop(tg_partition *partition, const int32_t *shapes, size_t count) {
+  tgi_plans *plans = &partition->plans;
+  tgi_plan *dropped = NULL;
+  tgi_lock();
+  size_t i = index_of(plans, shapes, count);
+  if (i < plans->count && !(plans->list[i]->replay && plans->list[i]->replay->state_count)) {
+    dropped = plans->list[i];
+    plans->list[i] = plans->list[--plans->count];
+  }
+  tgi_unlock();
+  tgi_plan_release(dropped);
+}
+
 static int check_replay(tgi_arity arity, const tg_replay *replay, tg_error *err) {
   size_t outputs = arity.outputs + arity.counts;
   if (replay->input_count != arity.ports || replay->output_count != outputs || replay->state_count != arity.states)

@@ -233,6 +233,11 @@ typedef struct tg_plan_spec {
   const tg_symbols *symbols;
 } tg_plan_spec;
 int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error *err);
+/* Returns whether runs with these shapes have a plan (not a reason), possibly derived from symbols. */
+int tg_partition_plans(tg_partition *partition, const int32_t *shapes, size_t count);
+/* Drops the plan that was made for these shapes, unless it has states: before a larger one takes its place, so that the device does
+ * not need memory for both. */
+void tg_partition_drop(tg_partition *partition, const int32_t *shapes, size_t count);
 /* Takes over the plans of another partition with the same inputs, outputs and states, which the host has replaced by this one. */
 void tg_partition_adopt(tg_partition *partition, tg_partition *from);
 

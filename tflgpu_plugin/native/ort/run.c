@@ -194,10 +194,11 @@ static int build(call *c) {
   return c->built <= 0;
 }
 
+/* A plan that was built for this run may be gone before it is found: other threads have had plans built for larger shapes. */
 static tgi_plan *find_plan(call *c) {
   tg_partition *partition = &c->partition->base;
   tgi_plan *plan = tgi_plan_find(partition, c->shapes, c->shape_count);
-  if (!plan && !build(c)) plan = tgi_plan_find(partition, c->shapes, c->shape_count);
+  for (int k = 0; !plan && k < TGI_MAX_PLANS && !build(c); k++) plan = tgi_plan_find(partition, c->shapes, c->shape_count);
   return plan;
 }
 
