@@ -1,5 +1,5 @@
-"""Stores images that are channels-first outputs where the host reads them: the launches that compute
-such an image write it in the host's order, instead of one more launch that converts it."""
+"""Stores images that are channels-first outputs where the host reads them: the launches that
+compute such an image write it in the host's order, instead of one more launch that converts it."""
 
 from __future__ import annotations
 

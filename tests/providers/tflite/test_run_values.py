@@ -131,12 +131,12 @@ CASES = {
         options="ResizeNearestNeighborOptions",
     ),
     "nearest corners": Case(
-        "RESIZE_NEAREST_NEIGHBOR", lambda k: [ints(1 + 5 * k % 19, 2 + 7 * k % 23)], 8, x=IMAGE, rank=4,
-        options="ResizeNearestNeighborOptions", given={"alignCorners": True},
+        "RESIZE_NEAREST_NEIGHBOR", lambda k: [ints(1 + 5 * k % 19, 2 + 7 * k % 23)], 8,
+        x=IMAGE, rank=4, options="ResizeNearestNeighborOptions", given={"alignCorners": True},
     ),
     "nearest middles": Case(
-        "RESIZE_NEAREST_NEIGHBOR", lambda k: [ints(1 + 5 * k % 19, 2 + 7 * k % 23)], 8, x=IMAGE, rank=4,
-        options="ResizeNearestNeighborOptions", given={"halfPixelCenters": True},
+        "RESIZE_NEAREST_NEIGHBOR", lambda k: [ints(1 + 5 * k % 19, 2 + 7 * k % 23)], 8,
+        x=IMAGE, rank=4, options="ResizeNearestNeighborOptions", given={"halfPixelCenters": True},
     ),
     "broadcast": Case(
         "BROADCAST_TO", lambda k: [ints(2 + k % 9, 30)], 8, x=X[:1], options="BroadcastToOptions",
