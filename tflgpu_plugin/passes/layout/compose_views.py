@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tflgpu_plugin.ir import Graph, Node, geometry, merged
-from tflgpu_plugin.ir.symbolic import hashed
+from tflgpu_plugin.ir.symbolic import hashed, is_symbolic
 from tflgpu_plugin.ops import movement
 from tflgpu_plugin.ops.views import View
 
@@ -72,7 +72,7 @@ class _Joining:
             return False
         for reader in self.readers[output]:
             step = movement.view_of(self.graph, reader)
-            joined = None if step is None else view.then(step)
+            joined = None if step is None or _pins(view, step) else view.then(step)
             if joined is None or len(joined.simple.axes) > movement.MAX_JOINED:
                 return False
             if output != reader.inputs[0] or any(each.tensor == output for each in reader.epilogue):
@@ -98,3 +98,9 @@ class _Joining:
             self.lying[key] = movement.read(view, inside, stored).in_place(inside, stored)
         turned = output in self.graph.outputs and movement.turned(view, inside)
         return int(bool(last.epilogue) or not (self.lying[key] or turned))
+
+
+def _pins(view: View, step: View) -> bool:
+    """Whether a join would hold for few values of a symbolic position: where it begins between the
+    axes into which the first view splits one."""
+    return is_symbolic((step.offset,)) and not view.whole and len(view.axes) > len(view.shape)
