@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from tflgpu_plugin import log, native, threads
 from tflgpu_plugin.cache import plan_check
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
-from tflgpu_plugin.frontend import stored_shapes
+from tflgpu_plugin.frontend import native_plans, stored_shapes
 from tflgpu_plugin.frontend.reports import (
     CPU,
     GPU,
@@ -38,7 +38,6 @@ from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.registry import Registry
 from tflgpu_plugin.runtime.device import AdapterInfo
-from tflgpu_plugin.runtime.program import native_symbols
 
 if TYPE_CHECKING:
     from tflgpu_plugin.compile.template import Template
@@ -78,7 +77,7 @@ class PlacedPartition:
     def counted(self, handle: Any) -> Any:
         """Returns the counters of the native object (tg_partition_state)."""
         out = native.ffi.new("tg_partition_state *")
-        native.lib.tg_partition_get_state(_native(handle), out)
+        native.lib.tg_partition_get_state(native_plans.partition(handle), out)
         return out
 
     def reshaped(self, partition: Partition, given: tuple[Shape, ...]) -> Again:
@@ -140,7 +139,7 @@ class PlacedPartition:
         reshaping, found, lists = self.reshaping, None, Lists(given)
         limits, make = lists.limits(self.run_values.values()), self._maker(partition, lists)
         with reshaping.lock:  # plans of a template replace each other
-            if self._is_planned(handle, lists.flat):
+            if native_plans.exists(handle, lists.flat):
                 return True  # another thread has made it meanwhile
             try:
                 reshaping.declared = lists.named(self.declared)
@@ -161,10 +160,6 @@ class PlacedPartition:
                     reshaping.drop(found)
                 return False
             return True
-
-    def _is_planned(self, handle: Any, given: Flat) -> bool:
-        numbers = native.ffi.new("int32_t[]", given)
-        return bool(native.lib.tg_partition_plans(_native(handle), numbers, len(numbers)))
 
     def _maker(self, partition: Partition, lists: Lists) -> Callable[[Flat, Trace], Template]:
         def make(numbers: Flat, trace: Trace) -> Template:
@@ -192,9 +187,7 @@ class PlacedPartition:
         plan = found.template.settled(found.symbols, found.rooms, found.places)
         if found.stored:
             plan_check.check(plan)
-        numbers = native.ffi.new("int32_t[]", found.made)
-        place = _native(handle), numbers, len(numbers)
-        instance = partition.built(plan, None, partial(native.lib.tg_partition_drop, *place))
+        instance = partition.built(plan, None, partial(native_plans.drop, handle, found.made))
         if self._source and not found.stored:
             found.stored = True
             with suppress(TypeError):  # it has parts that cannot be stored
@@ -217,18 +210,7 @@ class PlacedPartition:
     ) -> None:
         """Passes a plan for these input shapes to the native object, or the reason why there is
         none. `made` are the outputs' shapes, which may be known even without a plan."""
-        ffi = native.ffi
-        inputs, outputs = (ffi.new("int32_t[]", flat(shapes)) for shapes in (given, made))
-        spec = ffi.new("tg_plan_spec *")
-        spec.shapes, spec.shape_count = inputs, len(inputs)
-        spec.output_shapes, spec.output_shape_count = outputs, len(outputs)
-        text = ffi.new("char[]", found.encode()) if isinstance(found, str) else ffi.NULL
-        spec.reason, spec.replay = text, ffi.NULL if isinstance(found, str) else found.replay
-        symbols = ffi.NULL if isinstance(found, str) else native_symbols(found.plan)
-        spec.symbols = symbols
-        native.call(native.lib.tg_partition_add, _native(handle), spec)
-        if not isinstance(found, str):
-            found.release()
+        native_plans.add(handle, flat(given), flat(made), found)
 
     def fell_back(self, reason: str, host: str) -> None:
         """Warns, once for each reason, that a run used the kernels of `host`."""
@@ -274,16 +256,11 @@ class PlacedPartition:
         )
 
 
-def _native(handle: Any) -> Any:
-    """Returns the tg_partition with which a native object begins."""
-    return native.ffi.cast("tg_partition *", handle)
-
-
 def memory(placed: Iterable[PlacedPartition]) -> MemoryReport:
     """Returns the memory on the device that the plans of these partitions hold."""
     ffi, found = native.ffi, native.ffi.new("tg_memory *")
     handles = [handle for one in placed if (handle := one.handle) is not None]
-    array = ffi.new("tg_partition *[]", [*map(_native, handles)])
+    array = ffi.new("tg_partition *[]", [*map(native_plans.partition, handles)])
     native.lib.tg_partitions_get_memory(array, len(handles), found)
     return MemoryReport(*found.bytes)
 

@@ -228,15 +228,11 @@ typedef struct tg_symbols {
 typedef struct tg_plan_spec {
   const int32_t *shapes; size_t shape_count;
   const int32_t *output_shapes; size_t output_shape_count;
-  tg_replay *replay;
-  const char *reason;
-  const tg_symbols *symbols;
+  tg_replay *replay; const char *reason; const tg_symbols *symbols;
 } tg_plan_spec;
 int tg_partition_add(tg_partition *partition, const tg_plan_spec *spec, tg_error *err);
-/* Returns whether runs with these shapes have a plan (not a reason), possibly derived from symbols. */
+/* plans: returns whether runs with these shapes have a plan. drop: drops the plan made for these shapes, unless it has states. */
 int tg_partition_plans(tg_partition *partition, const int32_t *shapes, size_t count);
-/* Drops the plan that was made for these shapes, unless it has states: before a larger one takes its place, so that the device does
- * not need memory for both. */
 void tg_partition_drop(tg_partition *partition, const int32_t *shapes, size_t count);
 /* Takes over the plans of another partition with the same inputs, outputs and states, which the host has replaced by this one. */
 void tg_partition_adopt(tg_partition *partition, tg_partition *from);
@@ -343,8 +339,7 @@ typedef struct tg_ort_callbacks {
   int (*plan)(int64_t session_number, void *ep, const void *api, const void *graph, void *support, tg_error *err);
   /* Compile a plan for these input shapes (and then values: a count and numbers each), and hand it over with
    * tg_partition_add. Returns -1 with a sentence where the model cannot be run with them on any device. */
-  int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count,
-               tg_error *err);
+  int (*build)(int64_t partition_number, tg_ort_partition *partition, const int32_t *shapes, size_t shape_count, tg_error *err);
   /* Hand over the partition's nodes with tg_ort_set_model, as a model with exactly these inputs and outputs, for a run on the
    * host's own kernels. */
   int (*model)(int64_t partition_number, void *compute, const char *const *inputs, size_t input_count,
