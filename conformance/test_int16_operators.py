@@ -266,3 +266,20 @@ def chosen(op: str) -> Made:
 @pytest.mark.parametrize("op", ["SELECT", "SELECT_V2"])
 def test_choices(op: str, host_name: str, book: Book) -> None:
     judged(op, chosen(op), host_name, book)
+
+
+def updated(dtype: str) -> Made:
+    """Yields updates of parts, at starts of which some are outside."""
+    for shape, part in (((3, 4, 5), (2, 4, 1)), ((9,), (4,)), ((2, 3, 5, 6), (1, 3, 2, 6))):
+        chance = np.random.default_rng(len(shape))
+        starts = chance.integers(-1, 4, len(shape)).astype(np.int32)
+        feed = [stored(chance, shape, dtype), stored(chance, part, dtype), starts]
+        given = (*(Input(each, dtype, quantization=held(0.02)) for each in (shape, part)),
+                 Input(starts.shape, "i32"))  # fmt: skip
+        yield Case(f"{shape}", "DYNAMIC_UPDATE_SLICE", 6, given, "DynamicUpdateSliceOptions",
+                   output_type=dtype, output_quantization=held(0.02)), feed  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["i8", SHORT])
+def test_updates(dtype: str, host_name: str, book: Book) -> None:
+    judged("DYNAMIC_UPDATE_SLICE", updated(dtype), host_name, book)

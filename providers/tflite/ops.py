@@ -235,8 +235,8 @@ def _rows() -> tuple[HostOp, ...]:
             "CONV_3D", "conv_3d", 1, params.conv_3d, LAYER, *windows, need.activation, types=FLOATS,
         ),
         _row(
-            "DYNAMIC_UPDATE_SLICE", "update_slice", 2, None, "value value index", types=ANY,
-            bfloat16=True,
+            "DYNAMIC_UPDATE_SLICE", "update_slice", 6, None, "value value index",
+            types=(*ANY, "i8"), bfloat16=True, short=True,
         ),
         _row(
             "EMBEDDING_LOOKUP", "gather", 4, params.fixed(axis=0, raises=True), "index value",
