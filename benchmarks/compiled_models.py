@@ -98,16 +98,18 @@ def seconds(work: Work, runs: int) -> float:
 
 def in_turns(works: Sequence[Work], length: float) -> Any:
     """Returns the time of the quickest run of each batch, as an array of rounds and works. A round
-    has a batch of each work; all rounds take about `length` seconds."""
-    runs = [max(1, int(BATCH / seconds(work, 3))) for work in works]
+    has a batch of each work, with as many runs of each; all rounds take about `length` seconds."""
+    quickest = min(seconds(work, 5) for work in works)
     rounds: list[list[float]] = []
     order = list(range(len(works)))
     end = time.perf_counter() + length
     while time.perf_counter() < end or len(rounds) < LEAST:
+        runs = max(1, int(BATCH / quickest))
         times = [0.0] * len(works)
         for way in order:
-            times[way] = seconds(works[way], runs[way])
+            times[way] = seconds(works[way], runs)
         rounds.append(times)
+        quickest = min(quickest, *times)
         order.reverse()
     return np.array(rounds)
 

@@ -5,10 +5,10 @@ package itself:
     python -m benchmarks.litert_doors MODEL... [--seconds N] [--newer] [--own]
 
 Prints a table with the nodes on the GPU, the largest difference from the CPU's reference kernels as
-a share of the largest value, the time of the quickest run, from inputs to outputs, and ratios of
-these times. Each way has its own process; all of a model take turns in short batches of runs.
-`--newer` selects the newer lavapipe, which the package's own accelerator needs. It fails where both
-of this plugin's ways differ in a bit."""
+a share of the largest value (also that of the CPU's default kernels), the time of the quickest run,
+from inputs to outputs, and ratios of these times. Each way has its own process; all of a model take
+turns in short batches of runs. `--newer` selects the newer lavapipe, which the package's own
+accelerator needs. It fails where both of this plugin's ways differ in a bit."""
 
 from __future__ import annotations
 
@@ -70,6 +70,13 @@ def opened(way: str, content: bytes, reference: Any) -> tuple[Callable[[], Any],
     return make(one, feed), nodes
 
 
+def spread(content: bytes, wanted: Sequence[Any]) -> float:
+    """Returns the difference of the CPU's default kernels from these outputs."""
+    other = hosts.host("ai-edge-litert").interpreter(content)
+    other.allocate_tensors()
+    return error(hosts.invoked(other, compiled_models.values(other)), wanted)
+
+
 def work(way: str, path: Path, result: Path) -> None:
     """Says which nodes are on the GPU; then runs a batch for each line of its input, and says the
     seconds of the quickest run."""
@@ -80,9 +87,12 @@ def work(way: str, path: Path, result: Path) -> None:
     except hosts.Lacking:  # of custom operators that only XNNPACK has
         reference = host.interpreter(content)
     run, nodes = opened(way, content, reference)
-    values: Any = run()
+    values: list[Any] = run()
     np.savez(result, *(np.ravel(value) for value in values))
-    print(json.dumps({"nodes": nodes}), flush=True)
+    print(
+        json.dumps({"nodes": nodes, "spread": spread(content, values) if way == CPU else None}),
+        flush=True,
+    )
     runs = 0
     for _ in sys.stdin:
         runs = runs or max(1, int(BATCH / compiled_models.seconds(run, 1)))
@@ -106,7 +116,8 @@ class Worker:
             )  # fmt: skip
         self.quickest = float("inf")
         try:
-            self.nodes = self._answer()["nodes"]
+            said = self._answer()
+            self.nodes, self.spread = said["nodes"], said["spread"]
         except RuntimeError:
             self.close()
             raise
@@ -175,7 +186,7 @@ def row(path: Path, given: argparse.Namespace, environment: dict[str, str]) -> t
         found = opened_all(path, given.ways, environment, ends)
         workers = {way: one for way, one in found.items() if isinstance(one, Worker)}
         in_turns(list(workers.values()), given.seconds)
-    cells = [path.stem]
+    cells = [path.stem, f"{wanted.spread:.1g}"]
     for way in given.ways:
         worker = found[way]
         if isinstance(worker, str):
@@ -207,8 +218,8 @@ def main() -> int:
     given.ratios += [(CLOSED, CLASSIC), (CLOSED, COMPILED)] if given.own else []
     heads = [head for way in given.ways for head in (f"{way}: nodes, error", "time")]
     heads += [" / ".join(pair) for pair in given.ratios]
-    print("|", " | ".join(("model", *heads, "same bits")), "|")
-    print("|" + "---|" * (len(heads) + 2), flush=True)
+    print("|", " | ".join(("model", "CPU: error", *heads, "same bits")), "|")
+    print("|" + "---|" * (len(heads) + 3), flush=True)
     found = []
     environment = peers.newer_driver() if given.newer else {}
     for path in given.models:
