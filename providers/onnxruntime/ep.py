@@ -252,6 +252,8 @@ def _create(
     spec.guards, spec.guard_count = texts(interface.guards), len(held)
     spec.guard_data = array("void *", [ffi.cast("void *", data.ctypes.data) for data in held])
     spec.guard_bytes = array("uint64_t", [data.nbytes for data in held])
+    shapes = [array("int64_t", [data.ndim, *data.shape]) for data in interface.guards.values()]
+    spec.guard_shapes = array("int64_t *", shapes)
     if made:
         keep.append(ffi.from_buffer(made.data))
         spec.context, spec.context_bytes, spec.embedded = keep[-1], len(made.data), made.embedded

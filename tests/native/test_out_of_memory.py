@@ -124,6 +124,8 @@ def work():
     given.inputs, given.input_count, given.port_count = names, 1, 1
     given.outputs, given.output_count = names + 1, 1
     given.guards, given.guard_data, given.guard_bytes, given.guard_count = names + 2, data, sizes, 1
+    shape = ffi.new("int64_t[]", [1, 2])
+    shapes = given.guard_shapes = ffi.new("int64_t *[]", [shape])
     given.context, given.context_bytes, given.refusal = texts[1], 2, texts[2]
     made = native.call(native.lib.tg_ort_partition_create, given)
     made = ffi.gc(made, native.lib.tg_ort_partition_release)

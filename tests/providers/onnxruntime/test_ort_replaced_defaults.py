@@ -61,6 +61,16 @@ def test_a_default_that_nodes_on_the_cpu_read_too(op: str) -> None:
             np.testing.assert_array_equal(found, wanted)
 
 
+def test_a_default_replaced_by_the_same_numbers_in_another_shape() -> None:
+    data = model([node("Mul", ["x", "w"], ["y"])], {"x": (8, 8), "w": ("n", "m")}, {"y": (8, 8)},
+                 {"w": DEFAULT[None]})  # fmt: skip
+    ours, theirs = session(data), cpu(data)
+    x = np.ones((8, 8), np.float32)
+    for given in (DEFAULT[None], DEFAULT[:, None], DEFAULT[None]):
+        (wanted,) = theirs.run(None, {"x": x, "w": given})
+        np.testing.assert_array_equal(ours.run(None, {"x": x, "w": given})[0], wanted)
+
+
 def test_a_body_reads_the_value_that_replaces_a_default() -> None:
     """Such a run is the host's: its model of the partition has the body of a loop as a graph."""
     from onnx import TensorProto, helper

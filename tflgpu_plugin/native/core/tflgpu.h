@@ -366,6 +366,7 @@ typedef struct tg_ort_partition_spec {
   const char *const *outputs; size_t output_count, count_count;
   /* Inputs whose default was planned as a constant, and its bytes (copied): a run with other bytes fails. */
   const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes; size_t guard_count;
+  const int64_t *const *guard_shapes; /* the rank and the extents of each */
   /* The data of a compiled model for these nodes (copied; NULL where no model is compiled) or, with embedded 0, the name of
    * the file that has it. */
   const void *context; size_t context_bytes; uint32_t embedded;

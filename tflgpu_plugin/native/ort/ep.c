@@ -21,8 +21,12 @@ static void copy_guards(tg_ort_partition *partition, const tg_ort_partition_spec
   partition->guards = tgi_copy_texts(memory, spec->guards, spec->guard_count);
   partition->guard_data = tgi_zeros(memory, spec->guard_count, sizeof *partition->guard_data);
   partition->guard_bytes = tgi_copy(memory, spec->guard_bytes, spec->guard_count, sizeof *spec->guard_bytes);
-  for (size_t i = 0; partition->guard_data && i < spec->guard_count; i++)
+  partition->guard_shapes = tgi_zeros(memory, spec->guard_count, sizeof *partition->guard_shapes);
+  for (size_t i = 0; partition->guard_data && partition->guard_shapes && i < spec->guard_count; i++) {
+    const int64_t *shape = spec->guard_shapes[i];
     partition->guard_data[i] = tgi_copy(memory, spec->guard_data[i], spec->guard_bytes[i], 1);
+    partition->guard_shapes[i] = tgi_copy(memory, shape, 1 + (size_t)shape[0], sizeof *shape);
+  }
 }
 
 static void make_habits(tg_ort_partition *partition) {

@@ -43,6 +43,7 @@ struct tg_ort_partition {
   uint8_t *clamps;                 /* for each of `values` */
   void **guard_data;               /* the bytes that the guarded inputs must have */
   uint64_t *guard_bytes;
+  int64_t **guard_shapes;          /* the rank and the extents of each */
   size_t guard_count;
   void *context;                   /* data for a compiled model or, unless embedded, the name of its file */
   size_t context_bytes;

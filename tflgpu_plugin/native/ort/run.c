@@ -99,10 +99,16 @@ static int read_value(call *c, size_t i) {
 static int check_guard(call *c, size_t i) {
   const char *name = c->partition->guards[i];
   const tgo_value *value = NULL;
-  size_t bytes = 0;
+  const int64_t *dims = NULL, *shape = c->partition->guard_shapes[i];
+  size_t rank = 0, bytes = 0;
+  int kind = 0;
   void *data = NULL;
-  if (get_input(c, c->compute->guards[i], name, &value) || get_host_data(c, value, &bytes, &data)) return 1;
-  if (bytes == c->partition->guard_bytes[i] && !memcmp(data, c->partition->guard_data[i], bytes)) return 0;
+  if (get_input(c, c->compute->guards[i], name, &value) ||
+      failed(c, c->api->get_kind_and_dims(value, &kind, &dims, &rank)) || get_host_data(c, value, &bytes, &data))
+    return 1;
+  bool same = bytes == c->partition->guard_bytes[i] && rank == (size_t)shape[0];
+  for (size_t k = 0; same && k < rank; k++) same = dims[k] == shape[k + 1];
+  if (same && !memcmp(data, c->partition->guard_data[i], bytes)) return 0;
   return tgi_fail(c->err,
                   "Input \"%s\" was given another value than the default in the model, which was planned as a constant. "
                   "Remove the default from the model, or leave the nodes that use it to the CPU with the option exclude.",
