@@ -364,11 +364,10 @@ typedef struct tg_ort_partition_spec {
    * nearest ones in it; with 0, a run with such integers fails. */
   const char *const *values; const uint8_t *clamps; size_t value_count;
   const char *const *outputs; size_t output_count, count_count;
-  /* Inputs whose default was planned as a constant, and its bytes (copied): a run with other bytes fails. */
-  const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes; size_t guard_count;
-  const int64_t *const *guard_shapes; /* the rank and the extents of each */
-  /* The data of a compiled model for these nodes (copied; NULL where no model is compiled) or, with embedded 0, the name of
-   * the file that has it. */
+  /* Inputs whose default was planned as a constant, its bytes, rank and extents (copied): a run with others fails. */
+  const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes;
+  const int64_t *const *guard_shapes; size_t guard_count;
+  /* The data of a compiled model for these nodes (copied; NULL: no model is compiled) or, with embedded 0, its file's name. */
   const void *context; size_t context_bytes; uint32_t embedded;
   const char *refusal;             /* NULL, or the sentence why the model cannot be compiled, with which its session fails */
 } tg_ort_partition_spec;
