@@ -8,8 +8,7 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit, asks
-from tflgpu_plugin.ir.packed import pack, unpack
+from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit, asks, packed
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 from tflgpu_plugin.providers import Builder
 
@@ -146,7 +145,7 @@ def _words(held: Array, bits: int, block: int, shape: Shape) -> Array:
 def _bytes(numbers: Array, bits: int, least: int) -> Array:
     """Returns `numbers - least` as bytes; with 4 bits, each byte holds two of them."""
     counted = np.asarray(numbers - numbers.dtype.type(least), np.uint8)
-    return counted if bits == 8 else pack(counted, bits)
+    return counted if bits == 8 else packed.pack(counted, bits)
 
 
 def _middle(e: Builder) -> int:
@@ -160,8 +159,8 @@ def _widened(e: Builder) -> int:
     axis, block = _quantize_axis(e), e.integer("block_size", 128)
     numbers, zeros, scales = e.value(0), e.optional(3), e.value(2)
     if _packed(e):
-        numbers = unpack(numbers, 4, False)
-        zeros = None if zeros is None else unpack(zeros, 4, False)
+        numbers = packed.unpack(numbers, 4, False)
+        zeros = None if zeros is None else packed.unpack(zeros, 4, False)
     middle = np.full(scales.shape, _middle(e))
     points = middle if zeros is None else zeros[..., : scales.shape[-1]]
 
@@ -197,7 +196,7 @@ def _zeros(given: Array, bits: int, shape: Shape) -> Array:
     """Returns the zero points `given` as float32 of `shape` [outputs, blocks]. uint8 holds two zero
     points of 4 bits per byte; floats are not packed."""
     if given.dtype == np.uint8 and bits == 4:
-        given = unpack(given.reshape(shape[0], -1), 4, False)[:, : shape[1]]
+        given = packed.unpack(given.reshape(shape[0], -1), 4, False)[:, : shape[1]]
     return given.reshape(shape).astype(np.float32)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir import BFLOAT16, NUMPY_DTYPES, PACKED, Array, packed, stored_bytes
-from tflgpu_plugin.ir.packed import signed
 from tflgpu_plugin.providers import native
 
 from .. import HostError
@@ -173,7 +172,9 @@ class Host:
         address = self.get(self.api.get_tensor_data, value, "void **")
         if dtype in PACKED:
             held = self.ffi.buffer(address, stored_bytes(shape, dtype))
-            numbers = packed.unpack(np.frombuffer(held, np.uint8), PACKED[dtype], signed(dtype))
+            numbers = packed.unpack(
+                np.frombuffer(held, np.uint8), PACKED[dtype], packed.signed(dtype)
+            )
             return numbers[:count].reshape(shape)
         view = np.frombuffer(self.ffi.buffer(address, count * kind.itemsize), kind)
         view.flags.writeable = False

@@ -3,8 +3,7 @@ integers of 4 and 2 bits, which are numbers there."""
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir import FLOAT8, PACKED, WHOLE
-from tflgpu_plugin.ir.packed import signed
+from tflgpu_plugin.ir import FLOAT8, PACKED, WHOLE, packed
 from tflgpu_plugin.providers import COUNTED, Builder
 
 from .narrow_integers import int32, stored
@@ -53,6 +52,6 @@ def low_bits(e: Builder, tensor: int, kind: str) -> int:
 def nearest(e: Builder, whole: int, kind: str) -> int:
     """Returns integers, which are float32, in a few bits; larger ones are clamped."""
     bits = PACKED[kind]
-    least = -(1 << bits - 1) if signed(kind) else 0
+    least = -(1 << bits - 1) if packed.signed(kind) else 0
     kept = e.add("clip", whole, low=float(least), high=float(least + (1 << bits) - 1))
     return e.add("reshape", kept, dtype=kind, shape=e.shape(whole))
