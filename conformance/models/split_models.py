@@ -50,7 +50,8 @@ def parts(content: bytes, feed: Feed, name: str | None = None) -> Iterator[Part]
 
 def _numbers() -> set[int]:
     """Returns the types of tensors that are arrays; others, such as variables, cannot be read."""
-    return {getattr(tflite_file.schema().TensorType, models.SCHEMA_TYPES[n]) for n in NUMPY_DTYPES}
+    kinds = tflite_file.schema().TensorType
+    return {getattr(kinds, kind) for n, kind in models.SCHEMA_TYPES.items() if n in NUMPY_DTYPES}
 
 
 def _values(content: bytes, feed: Feed, name: str | None) -> dict[int, Array]:
