@@ -169,7 +169,7 @@ UNARY: dict[str, Callable[..., Any]] = {
     "to_float8": lambda x, greatest, above, **form: float8.bits(
         x.astype(np.float32), _of_8_bits(**form), saturates=above == greatest
     ),
-    "from_float8": lambda x, **form: float8.values(x, _of_8_bits(**form)),
+    "from_float8": lambda x, **form: float8.values(x.astype(np.uint8), _of_8_bits(**form)),
     "is_nan": np.isnan, "is_infinite": _infinite, "logical_not": np.logical_not,
     "bitwise_not": np.invert,
 }  # fmt: skip

@@ -56,6 +56,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "each_vector": ("binary", "pool"),
     "math": ("unary", "binary"),
     "numbers": ("binary", "quantized", "concat"),
+    "floats": ("unary", "quantized"),
     "common": ("softmax", "fully_connected", "conv"),
     "pool_argmax": ("unpool",),
     "roi_max_pool": ("roi_align",),
@@ -206,6 +207,7 @@ TESTS: dict[str, Sequence[str]] = {
         "test_large_arguments",
         "test_nan",
     ),
+    "floats": ("test_half", "test_ort_float8"),
     "numbers": (
         "test_nan",
         "test_half",
