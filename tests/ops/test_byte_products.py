@@ -122,6 +122,31 @@ def test_what_is_wanted_elsewhere_as_it_is_stays() -> None:
     assert [launch.kernel for launch in low.launches].count("unary") == 1
 
 
+@pytest.mark.adapter
+@pytest.mark.parametrize("scale", [0.3, 0.05])
+@pytest.mark.parametrize("made_by", ["quantize", "layer"])
+def test_inputs_in_their_place_in_a_result(scale: float, made_by: str) -> None:
+    """A layer's input is computed in its place in a result, beside what it is computed from. The
+    host rounds the result, so with another scale values are beyond its bytes; a layer must not read
+    and write it."""
+    b = Net()
+    x = b.input(MAP, "u8", Quantization((scale,), (100,)))
+    made = Tensor("", (), "u8", None, Quantization((0.05,), (100,)))
+    if made_by == "layer":
+        first = layer(b, x, 12, 1, "u8", 100, 0.05)
+    else:
+        first = b.op("quantize", x, made=made)
+    joined = b.op("concat", first, x, made=made, axis=3, rescales=True)
+    graph = b.graph(layer(b, first, 8, 1, "u8", 90, 5.0), joined)
+    device = adapter.open_device(adapter.select(None))
+    found = []
+    for tuning in ({}, BYTES):
+        plan = compiler.compile(graph, replace(device.target, tuning=tuning))
+        found.append(Instance(Program(plan, device.handle, device.pipelines)).run([fed("u8")]))
+    assert "byte_products" in {d.form for d in plan.dispatches}
+    assert all(np.array_equal(a, c) for a, c in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize(
     ("least", "most", "expected"),
     [

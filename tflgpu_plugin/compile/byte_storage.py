@@ -1,13 +1,15 @@
 """Chooses the tensors of 8 bits that are stored in bytes: the inputs of layers that multiply bytes
 (see `ops.byte_products`), if all launches that write to their memory write whole vec4, and all
-tensors in it have the same quantization. Other inputs of such layers are copied to bytes."""
+tensors in it hold rounded values of the same quantization. Other inputs of such layers are copied
+to bytes, and so are those in memory to which the layer writes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from tflgpu_plugin import kernels
+from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile.precision import Memory
+from tflgpu_plugin.ir import COUNTS, Graph, quantization
 from tflgpu_plugin.kernels import Operand
 from tflgpu_plugin.ops.byte_products import Level, level
 from tflgpu_plugin.ops.lowering import Launch, Lowering
@@ -22,7 +24,7 @@ def levels(low: Lowering, memory: Memory) -> dict[object, Level]:
     if not low.in_bytes:
         return {}
     wanted = {memory(x) for x in low.in_bytes.values()}
-    kept = [*(t for pair in low.graph.states for t in pair), *low.homes]
+    kept = [*(t for pair in low.graph.states for t in pair), *low.homes, *_unrounded(low.graph)]
     wide: set[object] = {memory(t) for t in kept}
     found: dict[object, Level] = {}
     for operand, source in (each for launch in low.launches for each in launch.operands):
@@ -38,12 +40,28 @@ def levels(low: Lowering, memory: Memory) -> dict[object, Level]:
         wide |= _without_room(launch, [memory(source) for _, source in launch.operands], found)
     found = {place: held for place, held in found.items() if place not in wide}
     for made, x in low.in_bytes.items():
-        if memory(x) in found:
+        if memory(x) in found and not _meets(low, memory, made, memory(x)):
             low.alias(made, x)
         elif (held := level(low, x)) is not None:
             found[made] = held
     low.launches = [one for one in low.launches if not _is_elided(low, one)]
     return found
+
+
+def _unrounded(graph: Graph) -> Iterator[int]:
+    """Yields the results that have elements of tensors with another quantization. Where they only
+    leave the partition, the conversion for the host is what rounds and saturates them."""
+    for node in graph.nodes:
+        if not ops.rows()[node.op].keeps or node.epilogue:
+            continue
+        given = [graph.tensors[t] for t in node.inputs if t is not None]
+        values = [each for each in given if each.dtype not in COUNTS]
+        for tensor in node.outputs:
+            result = graph.tensors[tensor]
+            if quantization.real(result) and not all(
+                quantization.alike(each, result) for each in values
+            ):
+                yield tensor
 
 
 def is_raw(launch: Launch, operand: Operand) -> bool:
@@ -65,6 +83,15 @@ def _without_room(
     written = sum(operand.access != "r" for operand in operands)
     words = len(launch.parameters) + len(operands) + written + FOLDED + PAD + 2 * len(names)
     return set(converted) if 4 * words > kernels.UNIFORM_BYTES else set()
+
+
+def _meets(low: Lowering, memory: Memory, copy: int, place: object) -> bool:
+    """Whether a launch that reads a copy writes to this memory: it cannot read that, too."""
+    return any(
+        any(low.root(x) == copy for x in launch.reads)
+        and any(memory(x) == place for x in launch.writes)
+        for launch in low.launches
+    )
 
 
 def _is_elided(low: Lowering, launch: Launch) -> bool:
