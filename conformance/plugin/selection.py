@@ -70,7 +70,7 @@ LEFT_OUT = {
 }
 # Of these modules only the sampled tests are quick; the others include the same cases.
 SAMPLED = ("test_variants",)
-QUICK |= {"test_forms": None, "test_int16": None, "test_int16_operators": None}
+QUICK |= dict.fromkeys(("test_forms", "test_int16", "test_int16_operators", "test_stored_numbers"))
 QUICK |= dict.fromkeys(SAMPLED)
 # The types of a run without --dtype; "all" selects every type.
 DEFAULT_DTYPES, EVERY_DTYPE = ("f32", "bool"), "all"

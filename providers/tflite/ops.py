@@ -40,6 +40,7 @@ FLOATS, WHOLE = ("f32",), ("i32", "i64")
 NUMBERS = (*FLOATS, *WHOLE)
 ANY = (*NUMBERS, "bool")
 MOVED = (*ANY, "i8", "u8")
+COUNTS = (*WHOLE, "u32", "i8", "u8", "u16")
 SUMMED = ("f32", "i32")  # not int64, whose sums may exceed int32
 # Editions of the GPU delegate documentation, by the arguments of `_row` for them.
 EDITIONS = {"edition_2019": "2019", "current": "current", "quantized": "quantized"}
@@ -104,13 +105,12 @@ def _rows() -> tuple[HostOp, ...]:
         *_rows_of("ELU 1 HARD_SWISH 1 LOGICAL_NOT 1 LOG_SOFTMAX 2 RELU_N1_TO_1 1"),
         *_rows_of("CEIL 1 COS 2 FLOOR 1 ROUND 1 SIN 2 SQUARE 1", types=FLOATS),
         *_rows_of("NEG 1 SIGN 2", types=NUMBERS),
-        *_rows_of("BITWISE_XOR 1 LOGICAL_OR 1 RIGHT_SHIFT 1 SQUARED_DIFFERENCE 2", TWO),
+        *_rows_of("LOGICAL_OR 1 SQUARED_DIFFERENCE 2", TWO),
+        *_rows_of("BITWISE_XOR 1 RIGHT_SHIFT 1", TWO, types=COUNTS, short=True, unsigned=True),
         *_rows_of("EQUAL 5 GREATER_EQUAL 3 LESS 3", TWO, need.one_scale, short=True, **compared),
         *_rows_of("GREATER 2 LESS_EQUAL 2 NOT_EQUAL 4", TWO, **compared),
         _row("ADD", "add", 6, add, TWO, **integers),
-        _row(
-            "AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, **integers,
-        ),
+        _row("AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, **integers),
         _row(
             "CONCATENATION", "concat", 5, params.concatenation, "value*", quantized=2, **both,
             **moved,
@@ -198,12 +198,13 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row(
             "QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", short=True,
+            types=(*FLOATS, "i8", "u8", "i32"),
         ),
         _row("SQRT", "sqrt", 2, params.root, types=FLOATS, short=True),  # not int8
         _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **moved),
         _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index"),
         _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index"),
-        _row("CAST", "cast", 8, gives="converted", bfloat16=True),
+        _row("CAST", "cast", 8, gives="converted", bfloat16=True, short=True, unsigned=True),
         _row(
             "CUMSUM", "cumsum", 1, params.plain("??", "exclusive", "reverse"), "value axis",
             types=NUMBERS,
@@ -240,22 +241,20 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row(
             "EMBEDDING_LOOKUP", "gather", 4, params.fixed(axis=0, raises=True), "index value",
-            order=(1, 0), types=SUMMED,
+            order=(1, 0), types=(*SUMMED, "i8", "u8"), short=True,
         ),
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **moved),
         # For floats, hosts floor a rounded quotient, which every driver rounds differently.
-        _row("FLOOR_DIV", "floor_div", 2, params.raises, TWO, types=WHOLE),
-        _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=NUMBERS),
+        _row("FLOOR_DIV", "floor_div", 3, params.raises, TWO, types=(*WHOLE, "i8"), short=True),
+        _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=(*NUMBERS, "i8"), short=True),
         _row("GELU", "gelu", 2, params.gelu, short=True),
         _row(
             "L2_NORMALIZATION", "lp_normalization", 2, params.l2_normalization, "value",
             need.UNFUSED, types=FLOATS,
         ),
         _row("LOCAL_RESPONSE_NORMALIZATION", "lrn", 1, params.lrn, "value", types=FLOATS),
-        _row(
-            "L2_POOL_2D", "root_mean_square_pool_2d", 1, params.pool, "value", *windows,
-            types=FLOATS,
-        ),
+        _row("L2_POOL_2D", "root_mean_square_pool_2d", 1, params.pool, "value", *windows,
+             types=FLOATS),
         _row(
             "NON_MAX_SUPPRESSION_V4", "non_max_suppression", 1, None,
             "value value count threshold threshold", gives="index index", types=SUMMED,

@@ -143,7 +143,9 @@ def assembled(
     `tensors`."""
     made = {t for node in nodes for t in node.outputs}
     read = {t for node in nodes for t in node.reads}
-    annotate(read, tensors)
+    stored = {t for node in nodes if ops.traits(node.op).stored
+              for t in (*node.reads, *node.outputs)}  # fmt: skip
+    annotate(read, tensors, stored)
     return Graph(
         tensors={t: tensors[t] for t in sorted(made | read)},
         nodes=tuple(nodes),
@@ -153,10 +155,14 @@ def assembled(
     )
 
 
-def annotate(read: Iterable[int], tensors: MutableMapping[int, Tensor]) -> None:
-    """Gives the unquantized 8-bit and 16-bit integer tensors among `read` the quantization NUMBERS
-    (scale 1, zero point 0): the device holds them as float32, which represents them exactly."""
-    for index in read:
+def annotate(
+    read: Iterable[int], tensors: MutableMapping[int, Tensor], stored: Collection[int] = ()
+) -> None:
+    """Gives the unquantized 8-bit and 16-bit integer tensors among `read`, and all among `stored`,
+    the quantization NUMBERS (scale 1, zero point 0): the device holds them as float32, which
+    represents them exactly."""
+    for index in {*read, *stored}:
         tensor = tensors[index]
-        if tensor.dtype in SMALL and tensor.quantization is None and tensor.data is None:
+        constant = tensor.data is not None and index not in stored
+        if tensor.dtype in SMALL and tensor.quantization is None and not constant:
             tensors[index] = replace(tensor, quantization=NUMBERS)

@@ -201,7 +201,8 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
     for tensor in _values(graph, node):
         if reason := without_kernel(tensor, node.row):
             return reason
-        scaled = "f32" in types and not known and (tensor.dtype in STORED or real(tensor))
+        takes = op.stored or "f32" in types
+        scaled = takes and not known and (tensor.dtype in STORED or real(tensor))
         whole = tensor.dtype == "i16" and (
             "i16" in types or any(tensor is state for state in states)
         )

@@ -25,6 +25,7 @@ from tflgpu_plugin.ops.elementwise import (
     shapes,
 )
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.stored_numbers import over_numbers
 from tflgpu_plugin.ops.table import GATE, Errors, Op, Short, same_shape
 from tflgpu_plugin.ops.unary import LIMITED, LIMITS
 from tflgpu_plugin.ops.unknown import CHOOSES, PASSES
@@ -69,11 +70,12 @@ def row(
     fused = pair_epilogue(*steps) if any(steps) else None
     types = (*types, "i32") if integers else types
     traits = dict[str, Any](unknown=PASSES if integers else "", operands="xx") | traits
+    spread = over_numbers(decompose_spread) if traits.get("stored") else decompose_spread
+    traits.setdefault("decompose", spread)
     wrong = integers.wrong if integers else ""
     asked = partial(refuse_second, wrong=wrong) if wrong else refuse
     return Op(name, asked, shapes, lower, accuracy, types=types, fuses=True,
-              kind="elementwise", follows="elementwise", as_epilogue=fused,
-              decompose=decompose_spread, **traits)  # fmt: skip
+              kind="elementwise", follows="elementwise", as_epilogue=fused, **traits)  # fmt: skip
 
 
 def refuse_second(graph: Graph, node: Node, target: Target, wrong: str) -> Refusal | None:
@@ -272,6 +274,7 @@ OPS = (
         "floor_div",
         "floor_quotient(v, e)",
         integers=Integers("whole_floor_quotient(v, e)", wrong="=="),
+        stored=True,
         meaning=floor_quotient,
         inexact=True,
     ),
@@ -279,6 +282,7 @@ OPS = (
         "floor_mod",
         "floor_remainder(v, e)",
         integers=Integers("v - e * whole_floor_quotient(v, e)", wrong="=="),
+        stored=True,
         meaning=floor_remainder,
         inexact=True,
     ),
@@ -294,13 +298,20 @@ OPS = (
     row("logical_xor", "abs(v - e)", types=("bool",), accuracy="exact", meaning=np.logical_xor),
     # For integers only.
     *(
-        row(name, types=(), accuracy="exact", integers=Integers(whole))
-        for name, whole in (
-            ("bitwise_and", "v & e"),
-            ("bitwise_or", "v | e"),
-            ("bitwise_xor", "v ^ e"),
-            ("right_shift", "v >> vec4u(clamp(e, vec4i(), vec4i(31)))"),
-            ("left_shift", "v << vec4u(clamp(e, vec4i(), vec4i(31)))"),
+        row(
+            name,
+            types=(),
+            accuracy="exact",
+            integers=Integers(whole),
+            stored=True,
+            decompose=over_numbers(decompose_spread, shifts),
+        )
+        for name, whole, shifts in (
+            ("bitwise_and", "v & e", False),
+            ("bitwise_or", "v | e", False),
+            ("bitwise_xor", "v ^ e", False),
+            ("right_shift", "v >> vec4u(clamp(e, vec4i(), vec4i(31)))", True),
+            ("left_shift", "v << vec4u(clamp(e, vec4i(), vec4i(31)))", True),
         )
     ),
     relation("equal", "v == e", np.equal),

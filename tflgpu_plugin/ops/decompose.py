@@ -64,12 +64,12 @@ class Decomposition:
         self.put(made, op, *inputs, **attributes)
         return made
 
-    def typed(self, dtype: str, op: str, *inputs: int) -> int:
+    def typed(self, dtype: str, op: str, *inputs: int, **attributes: Any) -> int:
         """Adds a node whose result has this type without quantization, and returns the result."""
         made = self.editor.tensor((), like=inputs[0])
         model = self.editor.tensors[made]
         self.editor.tensors[made] = replace(model, dtype=dtype, quantization=None)
-        self.put(made, op, *inputs)
+        self.put(made, op, *inputs, **attributes)
         return made
 
     def _real(self, tensor: int) -> None:

@@ -4,10 +4,11 @@ On the device a quantized tensor holds real values, so dequantizing needs no com
 quantizing rounds values to the result's levels: ties away from zero, as in
 tensorflow/lite/kernels/internal/reference/quantize.h, or to even multiples of the scale, as
 QuantizeLinear (the result's quantization says which). From 8 bits hosts multiply in fixed point
-(requantize.h), which rounds ties up.
+(requantize.h), which rounds ties up; so they do between int32 and smaller integers.
 
 `cast(x)` converts between floats, bool and integers; fractions are truncated. Values beyond int32
-are clamped (hosts leave them, and NaN, undefined). bfloat16 is converted from and to float32,
+are clamped (hosts leave them, and NaN, undefined). Integers of 8 and 16 bits are their stored
+numbers (see `ops.stored_numbers`). bfloat16 is converted from and to float32,
 whatever the other type, as in hosts. A complex number becomes its real part, as float32."""
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.spectrum import decompose_side
+from tflgpu_plugin.ops.stored_numbers import COUNTED, floats, keep, whole
 from tflgpu_plugin.ops.table import Op, same_shape
 
 # Steps by their number of parameters.
@@ -66,15 +68,42 @@ def refuse_dequantize(graph: Graph, node: Node, target: Target) -> Refusal | Non
 
 
 def refuse_quantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires a result of int8 or uint8, quantized per tensor."""
+    """Requires a result of int8, uint8 or int16, quantized per tensor, or int32 from int16."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
-    if not quantization.real(result):
-        said = f"Quantizing to {result.dtype} is not supported; use int8 or uint8."
+    wide = [t for t in (source, result) if quantization.is_integer(t)]
+    if any(t.quantization is None or len(t.quantization.scale) != 1 for t in wide):
+        said = f"Tensor {wide[0].name!r} holds {wide[0].dtype} values without a scale for all."
+        return Refusal("quantization.missing", said)
+    if not (quantization.real(result) or (result in wide and quantization.short(source))):
+        said = f"Quantizing {source.dtype} to {result.dtype} is not supported; use int8 or uint8."
         return Refusal("dtype.unsupported", said)
-    if source.dtype != "f32" and not quantization.quantized(source):
+    if source.dtype != "f32" and not (quantization.quantized(source) or source in wide):
         said = f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8."
         return Refusal("dtype.unsupported", said)
     return None
+
+
+def decompose_quantize(steps: Decomposition, node: Node) -> bool:
+    """Multiplies stored numbers in fixed point where one of the types is int32."""
+    x, y = node.operand(), node.outputs[0]
+    source, result = steps.editor.tensors[x], steps.editor.tensors[y]
+    wide, whole = quantization.is_integer(source), quantization.is_integer(result)
+    if not wide and not whole:
+        return False
+    (scale, zero), (unit, other) = map(quantization.parameters, (source, result))
+    if wide and zero:
+        x = steps.add("sub", x, steps.indices(int(zero)), activation="none")
+    numbers = quantized.factor_numbers(1.0 if wide else scale, scale / unit, unit)
+    if not whole:
+        made = steps.typed("f32", "times_factor", x, numbers=numbers)
+        steps.editor.tensors[made] = replace(steps.editor.tensors[made], wide=True)
+        steps.last("quantize", made)
+    elif other:
+        made = steps.typed("i32", "times_factor", x, numbers=numbers)
+        steps.last("add", made, steps.indices(int(other)), activation="none")
+    else:
+        steps.last("times_factor", x, numbers=numbers)
+    return True
 
 
 def lower_dequantize(low: Lowering, node: Node) -> None:
@@ -87,25 +116,11 @@ def lower_quantize(low: Lowering, node: Node) -> None:
 
 
 def refuse_cast(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires types among floats, bool, and integers that are not quantized, or complex numbers
-    that become float32."""
+    """Requires types among floats, bool and integers, or complex numbers that become float32."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if COMPLEX in (source.dtype, result.dtype) and result.dtype != "f32":
         said = f"Casting {source.dtype} to {result.dtype} is not supported."
         return Refusal("dtype.unsupported", said)
-    for tensor in (source, result):
-        held = tensor.quantization if quantization.real(tensor) else None
-        if held and (set(held.scale), set(held.zero_point)) != ({1.0}, {0}):
-            return Refusal(
-                "quantization.unsupported",
-                f"Tensor {tensor.name!r} is quantized, and a cast takes its stored numbers; "
-                "only those of tensors that are not quantized are supported.",
-            )
-    stored = result.dtype in COUNTED
-    if stored and not (quantization.real(source) and quantization.real(result)):
-        return Refusal(
-            "dtype.unsupported", f"Casting {source.dtype} to {result.dtype} is not supported."
-        )
     return None
 
 
@@ -117,18 +132,30 @@ def decompose_cast(steps: Decomposition, node: Node) -> bool:
         return decompose_side(steps, node, side=0)
     if BFLOAT16 in (source.dtype, result.dtype):
         return _decompose_bfloat16(steps, x, source.dtype, result.dtype)
+    if result.dtype in COUNTED or source.dtype in COUNTED:
+        return _decompose_stored(steps, node)
     if quantization.is_integer(source) != quantization.is_integer(result):
         return False
     if result.dtype in quantization.UNSIGNED and source.dtype in quantization.COUNTS:
         return False  # negative numbers have no place there
     if result.dtype == "bool" and source.dtype != "bool":
         return False
+    steps.last("reshape", x, None, shape=source.shape)
+    return True
+
+
+def _decompose_stored(steps: Decomposition, node: Node) -> bool:
+    """Makes a cast from or to integers of 8 and 16 bits one of their stored numbers."""
+    x = node.operand()
+    source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
     if result.dtype in COUNTED:
-        steps.last("quantize", steps.add("reshape", x, None, shape=source.shape))
-    elif result.dtype in FLOATS and quantization.real(source):
-        steps.last("dequantize", x)
+        keep(steps, whole(steps, x) if source.dtype in COUNTED else x)
+    elif result.dtype in FLOATS:
+        steps.last("reshape", floats(steps, x), None, shape=source.shape)
+    elif quantization.parameters(source) == (1.0, 0.0):
+        return False
     else:
-        steps.last("reshape", x, None, shape=source.shape)
+        steps.last("cast", floats(steps, x))
     return True
 
 
@@ -181,7 +208,6 @@ def same_bits(held: str, wanted: str) -> bool:
 
 TYPES = ("f32", "i8", "u8")
 FLOATS = ("f32", "f16")
-COUNTED = ("i8", "u8", "i16", "u16")
 BITS = {"bool": 8, "i8": 8, "u8": 8, "i16": 16, "u16": 16, "i32": 32, "i64": 64}
 
 
@@ -204,12 +230,13 @@ ATTRIBUTES = {"quantize": "whole"}
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
        types=(*TYPES, "f16"), kind="elementwise", follows="elementwise", quantizes="from"),
-    Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise", types=TYPES,
-       fuses=True, kind="elementwise", follows="elementwise", quantizes="to",
+    Op("quantize", refuse_quantize, same_shape, lower_quantize, "elementwise",
+       types=(*TYPES, "i32"), decompose=decompose_quantize, fuses=True, kind="elementwise",
+       follows="elementwise", quantizes="to",
        as_epilogue=lambda graph, node, position: step(graph, node)),
     Op("cast", refuse_cast, same_shape, lower_cast, "exact",
        types=("f32", "bool", "i32", BFLOAT16, COMPLEX), kind="elementwise", follows="elementwise",
-       decompose=decompose_cast, converts=True, meaning=converted),
+       decompose=decompose_cast, converts=True, stored=True, meaning=converted),
     *quantized.ROWS,
     *quantized_short.ROWS,
 )  # fmt: skip

@@ -230,7 +230,8 @@ def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
 
 def factor_numbers(unit: float, factor: float, result: float) -> Numbers:
     """Returns the numbers of `times_factor`: the unit of its input (1 for int32), the factor
-    between integers as (high part, low part, shift to the left), and the unit of its result."""
+    between integers as (high part, low part, shift to the left), and the unit of its result, if
+    that is not int32."""
     return (unit, *factors(factor), result)
 
 
@@ -252,7 +253,9 @@ def lower_factor(low: Lowering, node: Node) -> None:
     whole = quantization.is_integer(low.graph.tensors[node.operand()])
     n = "v" if whole else "vec4i(units_in(v, p.number0))"
     factor = "vec3f(p.number1, p.number2, p.number3)"
-    lower_pair(low, node, f"vec4f(multiplied({n}, {factor})) * p.number4", numbers)
+    made = f"multiplied({n}, {factor})"
+    stored = quantization.is_integer(low.graph.tensors[node.outputs[0]])
+    lower_pair(low, node, made if stored else f"vec4f({made}) * p.number4", numbers)
 
 
 def step_of_quantized(graph: Graph, node: Node, position: int) -> EpilogueOp | None:

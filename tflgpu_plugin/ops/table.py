@@ -156,21 +156,22 @@ class Op:
     so inputs and results must have one quantization (as with `keeps`). `rounding`: see there.
     `affine`: the second operand is a term, subtrahend, factor or divisor of the first.
     `quantize(graph, node, levels)` returns the node that computes a result with these levels from
-    stored numbers as hosts do (None: there is none). `short`: see there. `stands_for`: the
-    ops in whose place passes make this one. `views`, of ops that only move elements of one input:
-    the results as views of it (see `ops.views`). `by_head`: it works on each head separately, and
-    reads heads stored side by side. `takes_rows`: how many of its first inputs it also reads where
-    they are in the host's order (see `ops.host_order`). `adds_parts`: its lowering adds the partial
-    sums of a split-K launch (see `ops.split_depth`). `gated(graph, node)`: its lowering can
-    multiply the channels of the first input by the input at GATES, per batch. `averages(graph,
-    node)`: its results are the means of each channel's pixels. `unknown`: a number beyond int32
-    (see `ops.unknown`) "passes" through the op, or the op "chooses" between its last two inputs;
-    empty: it must not get one. `arranges`: the result is the input with its axes in another
-    "order", or its elements in another "shape". `joins`: inputs are concatenated, so that empty
-    ones add nothing. `fills`: by default it fills with zeros, the zero point of a quantized input.
-    `converts`: it only converts to another type. `quantizes`: it only quantizes ("to") or
-    dequantizes ("from"). `numbers_places`: it "makes" or "takes" indices, as its second output or
-    input, that each host numbers in its own way."""
+    stored numbers as hosts do (None: there is none). `short`: see there. `stored`: it computes with
+    the stored numbers of 8 and 16 bits, whatever their scale (see `ops.stored_numbers`).
+    `stands_for`: the ops in whose place passes make this one. `views`, of ops that only move
+    elements of one input: the results as views of it (see `ops.views`). `by_head`: it works on each
+    head separately, and reads heads stored side by side. `takes_rows`: how many of its first inputs
+    it also reads where they are in the host's order (see `ops.host_order`). `adds_parts`: its
+    lowering adds the partial sums of a split-K launch (see `ops.split_depth`). `gated(graph,
+    node)`: its lowering can multiply the channels of the first input by the input at GATES, per
+    batch. `averages(graph, node)`: its results are the means of each channel's pixels. `unknown`: a
+    number beyond int32 (see `ops.unknown`) "passes" through the op, or the op "chooses" between its
+    last two inputs; empty: it must not get one. `arranges`: the result is the input with its axes
+    in another "order", or its elements in another "shape". `joins`: inputs are concatenated, so
+    that empty ones add nothing. `fills`: by default it fills with zeros, the zero point of a
+    quantized input. `converts`: it only converts to another type. `quantizes`: it only quantizes
+    ("to") or dequantizes ("from"). `numbers_places`: it "makes" or "takes" indices, as its second
+    output or input, that each host numbers in its own way."""
 
     name: str
     refuse: Callable[[Graph, Node, Target], Refusal | None]
@@ -201,6 +202,7 @@ class Op:
     affine: str = ""
     quantize: Callable[[Graph, Node, Levels], Node | None] | None = None
     short: Short | None = None
+    stored: bool = False
     stands_for: tuple[str, ...] = ()
     views: Callable[[Graph, Node], Sequence[View]] | None = None
     by_head: bool = False

@@ -1,0 +1,183 @@
+"""Operators that take the stored numbers of integers of 8 and 16 bits, whatever their scale:
+exactly the numbers of the hosts' kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import host
+from conformance.cases import Case, Input
+from conformance.host import Array
+from conformance.models import tflite as models
+from conformance.plugin.book import Book
+from conformance.test_levels import judged
+from tflgpu_plugin.ir import NUMPY_DTYPES, SHORT, Quantization
+
+pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(SHORT)]
+Made = Iterator[tuple[Case, list[Array]]]
+SMALL = ("i8", "u8", SHORT, "u16")
+NUMBERS = (*SMALL, "bool", "i32", "i64", "u32")
+OTHERS = ("bool", "f32", "f16", "i32", "i64", "u32")
+SCALES = (None, Quantization((0.013,), (0,)), Quantization((3.7,), (-5,)))
+
+
+def every(dtype: str) -> Array:
+    """Returns all numbers of a type of 8 or 16 bits; those of others around its ends and theirs."""
+    if dtype == "bool":
+        return np.array([False, True, True])
+    if dtype in ("f32", "f16"):
+        ends = np.array([0.0, -0.0, 0.5, -0.99, 1.5, 100.7, 126.99])
+        return ends.astype(NUMPY_DTYPES[dtype])
+    kind = np.iinfo(NUMPY_DTYPES[dtype])
+    if kind.bits <= 16:
+        return np.arange(kind.min, kind.max + 1).astype(kind.dtype)
+    near = [sign * (1 << bit) + k for bit in (0, 7, 8, 15, 16, 24, 30) for k in (-1, 0, 1)
+            for sign in (1, -1)]  # fmt: skip
+    return np.array([n for n in (*near, 2**31 - 1, -(2**31)) if n >= kind.min], kind.dtype)
+
+
+def scaled(dtype: str, scale: Quantization | None) -> Quantization | None:
+    """Returns the quantization of a tensor of this type. The zero point of 16 bits is 0."""
+    if scale is None or dtype not in ("i8", "u8", SHORT):
+        return None
+    zero = 0 if dtype == SHORT else scale.zero_point[0] + 60 * (dtype == "u8")
+    return Quantization(scale.scale, (zero,))
+
+
+def casts(pairs: Any) -> Made:
+    for (held, wanted), scale in product(pairs, SCALES):
+        stored = every(held)
+        given = Input(stored.shape, held, quantization=scaled(held, scale))
+        case = Case(f"{held} {wanted} {scale}", "CAST", 1, (given,), "CastOptions", {},
+                    output_type=wanted, output_quantization=scaled(wanted, scale))  # fmt: skip
+        yield case, [stored]
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_casts_to_small_integers(dtype: str, host_name: str, book: Book) -> None:
+    judged("CAST", casts((held, dtype) for held in (*NUMBERS, "f32", "f16")), host_name, book)
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_casts_of_small_integers(dtype: str, host_name: str, book: Book) -> None:
+    wanted = [kind for kind in OTHERS if kind != "u32" or dtype[0] == "u"]
+    judged("CAST", casts((dtype, kind) for kind in wanted), host_name, book)
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_floats_beyond_a_type(dtype: str, book: Book) -> None:
+    """They saturate, and NaN becomes the largest number; older hosts leave that to the CPU."""
+    kind = np.iinfo(NUMPY_DTYPES[dtype])
+    ends = [float(end) + k for end in (kind.min, kind.max) for k in (-1, -0.5, 0, 0.5, 1)]
+    stored = np.array([*ends, 1e9, -1e9, 3e38, np.inf, -np.inf, np.nan], np.float32)
+    given = (Input(stored.shape, "f32"),)
+    case = Case("beyond", "CAST", 1, given, "CastOptions", {}, output_type=dtype)
+    judged("CAST", iter([(case, [stored])]), "ai_edge_litert", book)
+
+
+def pairs(op: str, dtype: str, version: int) -> Made:
+    """Yields all numbers of 8 bits with one another, or random numbers of 16 bits."""
+    chance, table = np.random.default_rng(3), "".join(map(str.capitalize, op.split("_")))
+    kind = np.iinfo(NUMPY_DTYPES[dtype])
+    first = chance.integers(kind.min, kind.max + 1, (64, 64))
+    second = chance.integers(kind.min, kind.max + 1, (64, 64)) >> chance.integers(0, kind.bits, 64)
+    first[:4, :4], second[:4, :4] = kind.min, np.array([-1, kind.max, kind.min, 1])
+    if op.startswith("FLOOR"):  # ai-edge-litert has two answers for the least number by -1
+        second[second == 0] = 3
+        second[0, 0] = 2
+        first[(first == kind.min) & (second == -1)] += 1
+    feed = [first.astype(kind.dtype), second.astype(kind.dtype)]
+    for scale, row in product(SCALES, (False, True)):
+        second = feed[1][:1] if row else feed[1]
+        held = scaled(dtype, scale)
+        given = (
+            Input(feed[0].shape, dtype, quantization=held),
+            Input(second.shape, dtype, second if row else None, quantization=held),
+        )
+        case = Case(f"{dtype} {scale} {row}", op, version, given, f"{table}Options", {},
+                    output_type=dtype, output_quantization=held)  # fmt: skip
+        yield case, feed[:1] if row else feed
+
+
+@pytest.mark.parametrize("dtype", ["i8", SHORT])
+@pytest.mark.parametrize(("op", "version"), [("FLOOR_DIV", 3), ("FLOOR_MOD", 2)])
+def test_floored_quotients(op: str, version: int, dtype: str, host_name: str, book: Book) -> None:
+    judged(op, pairs(op, dtype, version), host_name, book)
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+@pytest.mark.parametrize("op", ["BITWISE_XOR", "RIGHT_SHIFT"])
+def test_bits(op: str, dtype: str, host_name: str, book: Book) -> None:
+    judged(op, pairs(op, dtype, 1), host_name, book)
+
+
+@pytest.mark.parametrize("op", ["BITWISE_XOR", "RIGHT_SHIFT"])
+def test_bits_of_unsigned_words(op: str, host_name: str, book: Book) -> None:
+    """Numbers beyond int32 are the host's."""
+    made = (pair for pair in pairs(op, "u32", 1) if len(pair[1]) > 1)
+    positive = ((case, [each & 0x7FFFFFFF for each in feed]) for case, feed in made)
+    judged(op, positive, host_name, book)
+
+
+def test_division_by_zero_fails(host_name: str) -> None:
+    given = (Input((3,), SHORT), Input((3,), SHORT))
+    case = Case("zero", "FLOOR_DIV", 3, given, "FloorDivOptions", {}, output_type=SHORT)
+    feed = [np.array([1, 2, 3], np.int16), np.array([1, 0, 1], np.int16)]
+    for run in (host.run_on_cpu, host.run_on_gpu):
+        with pytest.raises(RuntimeError, match="ivision by 0"):
+            run(models.build(case), [feed], host_name)
+
+
+# ---- requantization to and from int32 ------------------------------------------------------------
+
+RATIOS = (1.0, 0.5, 3e-3, 0.37, 2.7e-7, 1.0 / 3, 2.0, 37.3)
+
+
+def requantized(held: str, wanted: str) -> Made:
+    """Yields numbers near both ends of a type, near halves of a level, and by chance."""
+    for seed, ratio in enumerate(RATIOS):
+        chance, kind = np.random.default_rng(seed), np.iinfo(NUMPY_DTYPES[held])
+        most = min(kind.max, int(2**30 / max(ratio, 1)))
+        stored = chance.integers(-most, most, 4096) >> chance.integers(0, kind.bits, 4096)
+        near = (np.arange(-300, 300) + 0.5) / ratio
+        stored[:600] = np.clip(np.rint(near), -most, most)
+        stored[600:604] = -most, most, 0, 1
+        zeros = [0 if kind == SHORT else int(chance.integers(-9, 9)) for kind in (held, wanted)]
+        scale = float(np.float32(chance.uniform(1e-4, 1e-3)))
+        made = Quantization((float(np.float32(scale / ratio)),), (zeros[1],))
+        given = Input(stored.shape, held, quantization=Quantization((scale,), (zeros[0],)))
+        case = Case(f"{held} {wanted} {ratio}", "QUANTIZE", 3, (given,), "QuantizeOptions", {},
+                    output_type=wanted, output_quantization=made)  # fmt: skip
+        yield case, [stored.astype(kind.dtype)]
+
+
+@pytest.mark.parametrize(("held", "wanted"), [("i32", "i8"), ("i32", SHORT), (SHORT, "i32")])
+def test_requantization(held: str, wanted: str, host_name: str, book: Book) -> None:
+    judged("QUANTIZE", requantized(held, wanted), host_name, book)
+
+
+# ---- rows of a table -----------------------------------------------------------------------------
+
+
+def rows(dtype: str, constant: bool) -> Made:
+    chance = np.random.default_rng(5)
+    kind = np.iinfo(NUMPY_DTYPES[dtype])
+    table = chance.integers(kind.min, kind.max + 1, (40, 3, 5)).astype(kind.dtype)
+    picked = chance.integers(0, 40, 17).astype(np.int32)
+    for scale in SCALES[1:]:
+        held = scaled(dtype, scale)
+        given = (Input((17,), "i32"), Input(table.shape, dtype, table if constant else None,
+                                            quantization=held))  # fmt: skip
+        yield Case(f"{dtype} {scale}", "EMBEDDING_LOOKUP", 3, given, output_type=dtype,
+                   output_quantization=held), [picked, table][: 2 - constant]  # fmt: skip
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("dtype", ["i8", "u8", SHORT])
+def test_rows(dtype: str, constant: bool, host_name: str, book: Book) -> None:
+    judged("EMBEDDING_LOOKUP", rows(dtype, constant), host_name, book)
