@@ -28,7 +28,7 @@ import numpy as np
 from conformance.models.tflite import Model
 from tflgpu_plugin.demo import network
 from tflgpu_plugin.harness import compiled as buffers, hosts
-from tflgpu_plugin.ir import NUMPY_DTYPES
+from tflgpu_plugin.ir import NUMPY_NAMES
 
 FRONTENDS = (hosts.COMPILED, "ai-edge-litert")
 BATCH = 5e-4  # seconds, at least one run
@@ -119,12 +119,11 @@ def in_turns(works: Sequence[Work], length: float) -> Any:
 
 def bare(interpreter: Any) -> bytes:
     """Returns a model with the inputs and outputs of another, and one node for each output."""
-    names = {np.dtype(kind): name for name, kind in NUMPY_DTYPES.items()}
     model = Model()
     for number, detail in enumerate(interpreter.get_input_details()):
-        model.input(f"x{number}", detail["shape"], names[np.dtype(detail["dtype"])])
+        model.input(f"x{number}", detail["shape"], NUMPY_NAMES[np.dtype(detail["dtype"]).name])
     for detail in interpreter.get_output_details():
-        shape, name = tuple(map(int, detail["shape"])), names[np.dtype(detail["dtype"])]
+        shape, name = tuple(map(int, detail["shape"])), NUMPY_NAMES[np.dtype(detail["dtype"]).name]
         both = [model.constant(np.ones(shape, detail["dtype"]), dtype=name) for _ in range(2)]
         made = model.op("MAXIMUM", both, "MaximumMinimumOptions", {}, shape=shape, dtype=name)
         model.output(made)

@@ -16,7 +16,7 @@ from conformance.cases import Case, Input
 from conformance.models import sparse
 from conformance.models.sparse import Sparse
 from conformance.models.tflite_file import schema
-from tflgpu_plugin.ir import NUMPY_DTYPES, Quantization
+from tflgpu_plugin.ir import NUMPY_DTYPES, NUMPY_NAMES, Quantization
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -246,7 +246,7 @@ def _case_input(model: Model, value: Input, position: int) -> int:
 
 
 def _dtype_name(array: Array) -> str:
-    return next(name for name, kind in NUMPY_DTYPES.items() if kind == array.dtype.name)
+    return NUMPY_NAMES[array.dtype.name]
 
 
 def _pack_tensor(tensor: _Tensor, buffers: list[Any]) -> Any:

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor, verify
+from tflgpu_plugin.ir import NUMPY_NAMES, Array, Graph, Node, Quantization, Shape, Tensor, verify
 
 FIRST, LAST = (0, 3, 1, 2), (0, 2, 3, 1)  # channels first, and last again
 WINDOW = {"strides": (1, 1), "dilations": (1, 1), "padding": "same", "activation": "none"}
 MAP = (1, 4, 4, 8)
-TYPES = {numpy: name for name, numpy in NUMPY_DTYPES.items() if name not in ("bf16", "f64")}
 
 
 class Net:
@@ -53,7 +52,7 @@ class Net:
     ) -> int:
         """Adds a constant of the array's type, or of `dtype`; float32 from doubles."""
         array = np.asarray(data)
-        kind = dtype or TYPES.get(array.dtype.name, "f32")
+        kind = dtype or (NUMPY_NAMES | {"float64": "f32"})[array.dtype.name]
         return self.tensor(array.shape, kind, array, quantization)
 
     def drawn(self, *shape: int, low: float = -0.5) -> int:

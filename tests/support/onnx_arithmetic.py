@@ -9,8 +9,7 @@ import numpy as np
 
 from conformance.onnx_node_tests import of_bfloat16
 from tflgpu_plugin.importer.model import HostNode, Value
-from tflgpu_plugin.importer.tensors import NUMPY_NAMES
-from tflgpu_plugin.ir import BFLOAT16
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_NAMES
 from tflgpu_plugin.providers.onnxruntime.reader import read
 from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot
 

@@ -49,7 +49,7 @@ CHECKS = {
     "thread": Checks(
         ("-fsanitize=thread", "-O1", "-g"),
         "libtsan.so",
-        {"TSAN_OPTIONS": "exitcode=0:die_after_fork=0:history_size=4"},
+        {"TSAN_OPTIONS": "exitcode=0:die_after_fork=0:history_size=4:allocator_may_return_null=1"},
         f"race:{MEANT}\n",
     ),
 }

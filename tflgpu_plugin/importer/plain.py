@@ -20,7 +20,7 @@ from tflgpu_plugin.importer import building, folding, row_conditions, run_values
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import HostNode
 from tflgpu_plugin.importer.state import UNKNOWN, State
-from tflgpu_plugin.importer.tensors import NUMPY_NAMES, Tensors
+from tflgpu_plugin.importer.tensors import ARRAYS, Tensors
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, NotConstant, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.refusal import Refusal, Unfit
@@ -237,7 +237,7 @@ class Plain:
         is absent or has more than `limit` elements."""
         if any(value is None or value.size > limit for value in values):
             return None
-        given = [Tensor("", v.shape, NUMPY_NAMES[v.dtype.name], v) for v in values if v is not None]
+        given = [Tensor("", v.shape, ARRAYS[v.dtype.name], v) for v in values if v is not None]
         return self._built(host, row, [self.state.tensors.add(t) for t in given], limit)
 
     def _built(

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tflgpu_plugin.ir import BITS_ONLY, NUMPY_DTYPES, Array, Graph, Tensor
+from tflgpu_plugin.ir import NUMPY_NAMES, Array, Graph, Tensor
 
-NUMPY_NAMES = {
-    "object": "i64",  # symbolic extents, see `ir.extent`
-    **{held: name for name, held in NUMPY_DTYPES.items() if name not in BITS_ONLY},
-}
+ARRAYS = NUMPY_NAMES | {"object": "i64"}  # objects are symbolic extents, see `ir.extent`
 
 
 class TensorId(int):
@@ -50,6 +47,6 @@ class Tensors:
         """Returns the constant `make()` with this name, which is made once per key."""
         if key not in self.shared:
             data = make()
-            dtype = NUMPY_NAMES[data.dtype.name]
+            dtype = ARRAYS[data.dtype.name]
             self.shared[key] = self.add(Tensor(name, data.shape, dtype, data))
         return self.shared[key]

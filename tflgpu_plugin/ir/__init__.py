@@ -15,9 +15,9 @@ from tflgpu_plugin.ir.symbolic import (
     surely_equal,
 )
 from tflgpu_plugin.ir.graph import (
-    BITS_ONLY, COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NARROW, NUMPY_DTYPES, STORE, Array,
-    EpilogueOp, Geometry, Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor, counts,
-    dump, geometry, paired, planar, stored_bytes, verify,
+    BITS_ONLY, COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NARROW, NUMPY_DTYPES, NUMPY_NAMES, STORE,
+    Array, EpilogueOp, Geometry, Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor,
+    counts, dump, geometry, paired, planar, stored_bytes, verify,
 )  # fmt: skip
 from tflgpu_plugin.ir.host_op import (
     ROLES, Condition, HostOp, Operand, asks, needs, operands, requirement, table,
@@ -51,6 +51,7 @@ __all__ = [
     "NARROW",
     "NUMBERS",
     "NUMPY_DTYPES",
+    "NUMPY_NAMES",
     "ONE",
     "OTHER",
     "PACKED",

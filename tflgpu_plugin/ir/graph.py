@@ -42,6 +42,8 @@ NUMPY_DTYPES: dict[str, str] = {
 }  # fmt: skip
 NARROW = (*FLOAT8, *PACKED)  # dtypes of at most 8 bits that numpy lacks ...
 BITS_ONLY = (BFLOAT16, *NARROW)  # ... and all that it lacks: other dtypes stand for them in arrays
+# The dtype of an array by numpy's name of its type.
+NUMPY_NAMES = {held: name for name, held in NUMPY_DTYPES.items() if name not in BITS_ONLY}
 
 
 def stored_bytes(shape: Shape, dtype: str) -> int:

@@ -18,12 +18,11 @@ from tests.support.harness import device_of, run_graph  # noqa: E402
 from tflgpu_plugin.importer.imported import Imported  # noqa: E402
 from tflgpu_plugin.importer.model import HostNode, Value  # noqa: E402
 from tflgpu_plugin.importer.support import support  # noqa: E402
-from tflgpu_plugin.ir import BFLOAT16, BITS_ONLY, NUMPY_DTYPES, Array, Graph, counts  # noqa: E402
+from tflgpu_plugin.ir import BFLOAT16, NUMPY_NAMES, Array, Graph, counts  # noqa: E402
 from tflgpu_plugin.providers.onnxruntime import ops  # noqa: E402
 from tflgpu_plugin.providers.onnxruntime.reader import read  # noqa: E402
 from tflgpu_plugin.providers.onnxruntime.snapshot import Snapshot  # noqa: E402
 
-KINDS = {np.dtype(kind): name for name, kind in NUMPY_DTYPES.items() if name not in BITS_ONLY}
 # Tests from which onnxruntime differs, and so do we.
 OTHERWISE = {
     "test_resize_downsample_scales_linear_align_corners",
@@ -69,7 +68,7 @@ def _kind(array: Any) -> str:
     """Returns the dtype of an array, or "" if the plugin has no such type."""
     if onnx_node_tests.of_bfloat16(array):
         return BFLOAT16
-    return KINDS.get(np.asarray(array).dtype, "")
+    return NUMPY_NAMES.get(np.asarray(array).dtype.name, "")
 
 
 def _plain(array: Any) -> Any:
