@@ -45,6 +45,16 @@ def batches(name: str, shape: Shape, count: int, axis: int, **more: Any) -> Node
     return NodeCase(name, "update_slice", given, {"axis": axis, **more}, refused=refused)
 
 
+def heads(name: str, shape: Shape, length: int, **more: Any) -> NodeCase:
+    """Returns a case whose updates have their heads side by side."""
+    batch, count, positions, depth = shape
+    starts = Input((batch,), "i32", low=-3, high=positions + 3)
+    given = (Input(shape), Input((batch, length, count * depth)), starts)
+    refused = bool(more.pop("refused", False))
+    attributes = {"axis": 2, "heads": count, **more}
+    return NodeCase(name, "update_slice", given, attributes, refused=refused)
+
+
 NODES = [
     *(batches(f"{name}_axis_{axis}", (3, 4, 5, 6), 3, axis, circular=name == "circular")
       for axis in (1, 2, 3) for name in ("linear", "circular")),
@@ -53,6 +63,9 @@ NODES = [
     batches("whole_circles", (3, 4, 5), 5, 2, circular=True),
     batches("rank_2", (3, 9), 4, 1),
     batches("rank_6", (2, 2, 1, 3, 2, 5), 2, 3, circular=True),
+    *(heads(f"heads_{length}", (2, 3, 9, 8), length, ends=length == 1) for length in (1, 4)),
+    heads("heads_ends", (2, 2, 70, 12), 5, ends=True),
+    heads("heads_of_few_values", (2, 3, 9, 6), 4, refused=True),
     batches("of_the_batch", (3, 4), 2, 0, refused=True),
     NodeCase("too_large", "update_slice", (Input((3, 4)), Input((4, 4)), Input((2,), "i32")),
              refused=True),

@@ -57,8 +57,10 @@ def _segments(x: Array, ids: Array, count: Array | None = None, *, reduction: st
 
 
 def _update_slice(x: Array, updates: Array, starts: Array, axis: int | None = None,
-                  circular: bool = False, ends: bool = False) -> Array:  # fmt: skip
+                  circular: bool = False, ends: bool = False, heads: int = 0) -> Array:  # fmt: skip
     y = x.copy()
+    if heads and updates.ndim == 3:
+        updates = updates.reshape(*updates.shape[:2], heads, -1).transpose(0, 2, 1, 3)
     room = [n - k for n, k in zip(x.shape, updates.shape, strict=True)]
     for batch, start in zip(y, starts, strict=True) if ends else ():
         after = np.moveaxis(batch, (axis or 1) - 1, 0)

@@ -32,9 +32,10 @@ def grouped_query(e: Builder) -> list[int | None]:
     first = e.add("sub", lengths, e.index([length])) if before else e.index([0] * batch)
     if e.integer("do_rotary"):
         turns = [_angles(e, e.x(p), first, length) for p in (COS, SIN)]
-        q, k = (turned(e, t, turns, n, "rotary_interleaved", joined=False)
+        q, k = (turned(e, t, turns, n, "rotary_interleaved")
                 for t, n in ((q, heads), (k, kv_heads)))  # fmt: skip
-    k, v = (heads_first(e, t, kv_heads) for t in (k, v))
+    if not e.has(PAST_KEY) or _depth(e) % 4:
+        k, v = (heads_first(e, t, kv_heads) for t in (k, v))
     if e.has(PAST_KEY):  # also where the past is empty: the next run reads it
         pasts = zip((PAST_KEY, PAST_VALUE), (k, v), strict=True)
         k, v = (_joined(e, e.x(p), new, first, most) for p, new in pasts)
@@ -52,13 +53,13 @@ def _angles(e: Builder, table: int, first: int, length: int) -> int:
 
 
 def _joined(e: Builder, past: int, new: int, first: int, total: int) -> int:
-    """Returns `past` with `new` (keys or values) written from position `first` of each batch on,
-    extended with zeros to `total` positions."""
+    """Returns `past` with `new` (keys or values, whose heads may be side by side) written from
+    position `first` of each batch on, extended with zeros to `total` positions."""
     batch, heads, length, depth = e.shape(past)
     if length < total:
         room = e.filled((batch, heads, total - length, depth))
         past = e.add("concat", past, room, axis=2)
-    return e.add("update_slice", past, new, first, axis=2, ends=True, raises=True)
+    return e.add("update_slice", past, new, first, axis=2, heads=heads, ends=True, raises=True)
 
 
 def _buffer(e: Builder) -> int:

@@ -35,6 +35,16 @@ def test_chains_of_equal_nodes() -> None:
     assert compared(n.graph(*made)) == ["add", "tanh", "mul", "mul", "mul"]
 
 
+def test_constants_that_repeat_one() -> None:
+    """Exporters write tables of angles again for each layer; 0 and -0 are two values."""
+    n, table = ShapedNet(), np.arange(40, dtype=np.float32).reshape(10, 4)
+    near, zero = table.copy(), np.where(table == 0, -table, table)
+    near[9, 3] = 0
+    x = n.input((10, 4))
+    made = [n.same("mul", x, n.constant(each)) for each in (table, near, table.copy(), zero)]
+    assert compared(n.graph(*(n.same("tanh", y) for y in made))).count("mul") == 3
+
+
 @pytest.mark.parametrize("form", ["order", "attribute", "view", "type", "quantized", "state"])
 def test_others_stay(form: str) -> None:
     n = ShapedNet()

@@ -89,21 +89,35 @@ def test_others_stay(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def single(n: Attending, widths: tuple[int, ...], batch: int = 1) -> Graph:
-    """Returns a graph of layers of single rows, each of which another op reads."""
+    """Returns a graph of layers of single rows, whose results are added to pictures."""
     x = n.input((batch, 6))
     made = [
         n.run("fully_connected", x, n.drawn(width, 6), n.drawn(width), shape=(batch, width),
               activation="none")
         for width in widths
     ]  # fmt: skip
-    first, second, *rest = made
-    image = n.reshape(second, (batch, 1, 1, widths[1]))
-    return n.graph(n.same("relu", first), n.same("tanh", image), *(n.same("neg", t) for t in rest))
+    pictures = [n.input((batch, 2, 3, width)) for width in widths]
+    moved = [n.reshape(t, (batch, 1, 1, width)) for t, width in zip(made, widths, strict=True)]
+    return n.graph(*(n.same("add", x, t) for x, t in zip(pictures, moved, strict=True)))
 
 
 def test_single_rows_are_read_by_anything() -> None:
     found = joined(single(Attending(), (8, 4, 12)))
     assert found.count("fully_connected") == 1 and found.count("view") == 3
+
+
+def test_rows_that_an_elementwise_op_reads_stay() -> None:
+    """A function of a part is a launch; that of a layer is its epilogue."""
+    n = Attending()
+    x = n.input((1, 1, 64))
+    gate, up = (
+        n.run("fully_connected", x, n.drawn(32, 64), None, shape=(1, 1, 32), activation="none",
+              keep_num_dims=True)
+        for _ in range(2)
+    )  # fmt: skip
+    gated = n.same("mul", n.same("swish", gate, beta=1.0), up)
+    graph = n.graph(n.same("neg", gated))
+    assert join_dense(graph) == graph
 
 
 @pytest.mark.parametrize(("widths", "batch", "left"), [((8, 6), 1, 2), ((8, 4), 2, 2)])

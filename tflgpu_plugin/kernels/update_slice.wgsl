@@ -45,7 +45,11 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
 {% if ends %}
   let after = c{{ k }} >= s{{ k }};  // elements after the part become zero
 {% endif %}
+{% if circular %}
   c{{ k }} = (c{{ k }} + p.extent{{ k }} - s{{ k }}) % p.extent{{ k }};
+{% else %}
+  c{{ k }} -= s{{ k }};  // wraps to a large number before the part
+{% endif %}
   kept |= {{ index }}(c{{ k }} >= {{ index }}(p.span{{ k }}));
 {% endif %}
   e += c{{ k }} * p.apart{{ k }};

@@ -1,13 +1,16 @@
-"""`update_slice(x, updates, starts): axis, circular, ends, raises`: x with a part of it replaced.
+"""`update_slice(x, updates, starts): axis, circular, ends, raises, heads`: x with a part replaced.
 `starts` has an index for each axis or, with an `axis`, one for each batch. With `circular` the part
 wraps around the end of the axis; otherwise starts are clamped so that it fits, and with `raises`,
-where hosts fail, the run is flagged. `ends`, with an `axis`: elements after the part are zero."""
+where hosts fail, the run is flagged. `ends`, with an `axis`: elements after the part are zero. With
+`heads`, x is [batch, heads, positions, depth], and updates may be [batch, length, heads * depth],
+where depth is a multiple of 4."""
 
 from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geometry
+from tflgpu_plugin.ops.attention import with_heads
 from tflgpu_plugin.ops.host_order import flat, home, settle
 from tflgpu_plugin.ops.lowering import CHECK, Access, Kernel, Lowering, Raw, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, host_buffer, workgroups
@@ -15,14 +18,27 @@ from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
 
 
-def _shapes(graph: Graph, node: Node) -> tuple[Shape, ...]:
-    return tuple(graph.shape(node.operand(k)) for k in range(3))
+def _shapes(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
+    """Returns the shapes of x, of the updates with their heads on an axis, and of the starts."""
+    x, update, starts = (graph.shape(node.operand(k)) for k in range(3))
+    heads = int(node.attributes.get("heads", 0))
+    return x, with_heads(update, heads) if heads and len(update) == 3 else update, starts
+
+
+def _side_by_side(graph: Graph, node: Node) -> bool:
+    """Whether the heads of the updates are stored next to each other, not on an axis."""
+    return bool(node.attributes.get("heads")) and len(graph.shape(node.operand(1))) == 3
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Requires an update that is not larger on any axis; a start for each axis, or for each
     batch."""
-    (x, update, starts), axis = _shapes(graph, node), node.attributes.get("axis")
+    try:
+        (x, update, starts), axis = _shapes(graph, node), node.attributes.get("axis")
+    except ValueError as error:
+        return Refusal("shape.mismatch", f"The update does not fit: {error}.")
+    if _side_by_side(graph, node) and update[-1] % 4:
+        return Refusal("shape.unsupported", f"Heads of {update[-1]} values do not fill vec4.")
     cut = [k for k, (many, few) in enumerate(zip(x, update, strict=False)) if few != many]
     if len(x) != len(update) or any(update[k] > x[k] for k in cut) or 0 in update:
         return Refusal("shape.mismatch", f"An update of {list(update)} does not fit {list(x)}.")
@@ -41,6 +57,8 @@ def lower(low: Lowering, node: Node) -> None:
     (shape, update, _), axis = _shapes(low.graph, node), node.attributes.get("axis")
     source, target, stored = _where(low, node)
     given = low.geometry(node.operand(1))
+    if _side_by_side(low.graph, node):  # a head is stored as a tensor of this shape is
+        given = geometry((1, *update[2:]))
     parameters: dict[str, object] = {
         "channels": stored.channels, "spatial": stored.spatial, "slices": stored.slices,
         "vectors": stored.vectors, "update_channels": given.channels,
@@ -103,7 +121,7 @@ def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | N
     return levels
 
 
-ATTRIBUTES = "axis circular ends raises"
+ATTRIBUTES = "axis circular ends heads raises"
 OPS = (
     Op("update_slice", refuse, same_shape, lower, "exact", types=ANY, kind="movement",
        keeps="any", operands="xxx", errors=MOVED),

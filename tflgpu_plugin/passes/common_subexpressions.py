@@ -13,6 +13,9 @@ from tflgpu_plugin.ir.symbolic import hashed
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.rewriter import Rewriter
 
+SAMPLE = 16  # elements by which most constants differ
+MOST = 1 << 22  # bytes of a constant that is compared: larger ones are weights of one layer
+
 
 def share_common_subexpressions(graph: Graph) -> Graph:
     """Merges nodes that compute the same result from the same tensors; the first of them
@@ -20,6 +23,7 @@ def share_common_subexpressions(graph: Graph) -> Graph:
     e = Rewriter(graph)
     first: dict[Hashable, Node] = {}
     names: dict[int, int] = {}
+    equal = _equal_constants(graph)
     states = {tensor for pair in graph.states for tensor in pair}
     for node in graph.nodes:
         found = renamed(node, names)
@@ -27,7 +31,7 @@ def share_common_subexpressions(graph: Graph) -> Graph:
             continue
         if any(e.tensors[t].quantization is not None for t in (*found.reads, *found.outputs)):
             continue  # later passes match one (de)quantize node per reader
-        same = first.setdefault(_key(e, found), node)
+        same = first.setdefault(_key(e, renamed(found, equal)), node)
         if same is not node and e.needed.isdisjoint(node.outputs):
             names |= dict(zip(node.outputs, same.outputs, strict=True))
     if not names:
@@ -35,6 +39,30 @@ def share_common_subexpressions(graph: Graph) -> Graph:
     e.rename(names)
     e.drop_unused()
     return e.finish()
+
+
+def _equal_constants(graph: Graph) -> dict[int, int]:
+    """Returns the first constant with the same elements, for each constant that repeats one: some
+    exporters write a table again for each layer."""
+    found: dict[int, int] = {}
+    alike: dict[Hashable, list[int]] = {}
+    for number, tensor in graph.tensors.items():
+        data = tensor.data
+        if data is None or tensor.quantization is not None or data.dtype == object:
+            continue
+        if data.nbytes > MOST:
+            continue
+        key = data.shape, tensor.dtype, str(data.dtype), tensor.wide, data.flat[:SAMPLE].tobytes()
+        others = alike.setdefault(key, [])
+        content = data.tobytes() if others else b""
+        for other in others:
+            held = graph.tensors[other].data
+            if held is not None and held.tobytes() == content:
+                found[number] = other
+                break
+        else:
+            others.append(number)
+    return found
 
 
 def _key(e: Rewriter, node: Node) -> Hashable:

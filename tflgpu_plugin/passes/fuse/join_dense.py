@@ -3,7 +3,8 @@ queries, keys and values of attention, or the layers that read the time step in 
 diffusion model.
 
 Requires that the parts can be read in place: a batch of one, and parts that start at a vec4.
-Readers of a single row can read any part."""
+Readers of a single row can read any part, but an elementwise reader stays with a layer of its own,
+as an epilogue, where a part would cost it a launch."""
 
 from __future__ import annotations
 
@@ -69,9 +70,17 @@ def _layer(uses: DefUse, node: Node) -> _Layer | None:
         if added is not None:
             bias = added if bias is None else bias + added
             nodes, output = [*nodes, near], near.outputs[0]
-    if output in e.needed or not (single or _apart(uses, output)):
+    if output in e.needed or not (_stays(uses, output) if single else _apart(uses, output)):
         return None
     return _Layer(tuple(nodes), weights, bias, output)
+
+
+def _stays(uses: DefUse, tensor: int) -> bool:
+    """Whether no reader of a tensor becomes an epilogue of the layer that makes it."""
+    near = uses.reader(tensor)  # None if there are several
+    if near is None or ops.rows()[near.op].as_epilogue is None:
+        return True
+    return uses.e.shape(near.outputs[0]) != uses.e.shape(tensor)
 
 
 def _apart(uses: DefUse, tensor: int) -> bool:
