@@ -115,7 +115,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True, unsigned=True),
     row(
         "Dropout", "reshape", (7, 22), "value ratio? training_mode!?", conditions.NOTHING_DROPPED,
-        by=rearranging.same, gives="value", listed=BOTH,
+        by=rearranging.dropout, gives="value mask", listed=BOTH,
     ),
     row(
         "DynamicQuantizeLinear", "quantize", (11, 11), by=quantize.dynamic_quantize, types="f32 u8",

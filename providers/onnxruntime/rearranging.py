@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import (
+    NUMPY_DTYPES,
     WHOLE,
     Impossible,
     Refusal,
@@ -31,6 +32,16 @@ TO_THE_END = (2**31 - 1, 2**63 - 1)  # ends of a Slice that mean the rest of the
 def same(e: Builder) -> int:
     """Builds Identity."""
     return e.reshape(e.x(), e.shape())
+
+
+def dropout(e: Builder) -> list[int | None]:
+    """Builds Dropout in inference: the input, and a mask of what is kept. Before opset 12, all of
+    onnxruntime's mask is 0."""
+    mask = e.host.outputs[1] if e.wants(1) else None
+    if mask is None:
+        return [same(e), None]
+    kept = e.const([e.version >= 12], NUMPY_DTYPES[e.values[mask].dtype])
+    return [same(e), e.add("expand", kept, e.index(e.shape()))]
 
 
 def reshape(e: Builder) -> int:

@@ -52,7 +52,7 @@ def test_what_a_row_promises() -> None:
         (ADD, FLOAT, (FLOAT, ["n"]), (FLOAT, [1]), "a shape that only a run tells"),
         (DROPOUT, FLOAT, (FLOAT, [2]), (BOOL, []), "the row asks for a constant training mode"),
         (
-            [helper.make_node("Dropout", ["a"], ["y", "mask"])],
+            [helper.make_node("MaxPool", ["a"], ["y", "places"], kernel_shape=[1])],
             FLOAT, (FLOAT, [2]), (FLOAT, [2]), "2 outputs, the row has 1",
         ),
         (
