@@ -63,7 +63,7 @@ def filled(e: Builder) -> Refusal | None:
     """Inputs have elements, unless the operator is elementwise or only moves elements: for others,
     onnxruntime's rules for empty tensors differ, or its kernels crash."""
     row = e.op
-    if row.kind in ("elementwise", "movement") or row.joins or e.row.fragile:
+    if row.kind in ("elementwise", "movement") or row.joins or e.row.fragile or e.row.identity:
         return None
     given, last = e.row.operands, len(e.row.operands) - 1
     for k, t in enumerate(e.inputs):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import inf, prod
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, isinf, prod
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, UNSIGNED, WHOLE
-from tflgpu_plugin.providers import Builder
+from tflgpu_plugin.ir import COUNTS, INT32, MAX_FLOAT32, NUMPY_DTYPES, UNSIGNED, WHOLE, Unfit
+from tflgpu_plugin.providers import Builder, Unsupported
 
 
 def pairwise(**attributes: Any) -> Callable[[Builder], int]:
@@ -60,6 +60,37 @@ def over_axis(**attributes: Any) -> Callable[[Builder], int]:
     return made
 
 
+# The op of each reduction, and its opsets.
+REDUCTIONS: Mapping[str, tuple[str, tuple[int, int]]] = {
+    "ReduceL1": ("reduce_l1", (1, 18)),
+    "ReduceL2": ("reduce_l2", (1, 18)),
+    "ReduceLogSum": ("reduce_log_sum", (1, 28)),
+    "ReduceLogSumExp": ("reduce_log_sum_exp", (1, 28)),
+    "ReduceMax": ("reduce_max", (1, 20)),
+    "ReduceMean": ("mean", (1, 18)),
+    "ReduceMin": ("reduce_min", (1, 20)),
+    "ReduceProd": ("reduce_prod", (1, 18)),
+    "ReduceSum": ("reduce_sum", (1, 13)),
+    "ReduceSumSquare": ("reduce_sum_square", (1, 18)),
+}
+IDENTITIES = {  # results over no elements; onnxruntime's mean of nothing is 0
+    "reduce_prod": 1.0, "reduce_max": -inf, "reduce_min": inf, "reduce_log_sum": -inf,
+    "reduce_log_sum_exp": -inf,
+}  # fmt: skip
+
+
+def _of_nothing(e: Builder, axes: Sequence[int]) -> int:
+    """Builds a reduction over axes without elements: each result is the identity of the op."""
+    identity, dtype, keep = IDENTITIES.get(e.row.op, 0.0), e.dtype(), e.integer("keepdims", 1)
+    if isinf(identity) and dtype == "i32":
+        identity = INT32.min if identity < 0 else INT32.max
+    elif isinf(identity) and dtype not in ("f32", "f16"):
+        said = f"{e.host.title} of a tensor without elements is the least or largest {dtype}."
+        raise Unsupported(Unfit("shape.empty", said))
+    shape = [1 if k in axes else n for k, n in enumerate(e.shape()) if keep or k not in axes]
+    return e.add("expand", e.const(identity, NUMPY_DTYPES[dtype]), e.index(shape))
+
+
 def reduction(e: Builder) -> int:
     """Builds a reduction over the given axes, all by default."""
     x, given, rank = e.x(), e.listed("axes", 1), e.rank()
@@ -70,6 +101,11 @@ def reduction(e: Builder) -> int:
         made = e.add(e.row.op, alone, e.index([1]), keep_dims=True, **more)
         return e.reshape(made, e.shape(x))
     axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
+    if min(given or (0,)) < 0 and 0 in e.shape():
+        said = f"onnxruntime does not reduce negative axes of {list(e.shape())}, without elements."
+        raise Unsupported(Unfit("host.ambiguous", said))
+    if 0 in [e.shape()[axis] for axis in axes]:
+        return _of_nothing(e, axes)
     return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)), **more)
 
 

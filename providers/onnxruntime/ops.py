@@ -281,16 +281,10 @@ _ROWS: tuple[HostOp, ...] = (
     row("Range", "add", (11, 28), "value value delta!", indexing.SPANNED, by=indexing.numbers,
         types="i64"),
     row("Reciprocal", "reciprocal", (6, 13)),
-    row("ReduceL1", "reduce_l1", (1, 18), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceL2", "reduce_l2", (1, 18), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceLogSum", "reduce_log_sum", (1, 28), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceLogSumExp", "reduce_log_sum_exp", (1, 28), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceMax", "reduce_max", (1, 20), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceMean", "mean", (1, 18), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceMin", "reduce_min", (1, 20), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceProd", "reduce_prod", (1, 18), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceSum", "reduce_sum", (1, 13), AXES, rearranging.FLAT, by=ew.reduction),
-    row("ReduceSumSquare", "reduce_sum_square", (1, 18), AXES, rearranging.FLAT, by=ew.reduction),
+    *(
+        row(name, op, versions, AXES, rearranging.FLAT, by=ew.reduction, identity=True)
+        for name, (op, versions) in ew.REDUCTIONS.items()
+    ),
     row("Relu", "relu", (6, 14), listed=BOTH),
     row(
         "Reshape", "reshape", (5, 25), "value shape", rearranging.FLAT, rearranging.KEPT,

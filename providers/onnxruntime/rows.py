@@ -32,7 +32,7 @@ LISTS = ("shape", "count", "repeats")  # roles of operands that are read at impo
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 
-FACTS = ("bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile")  # of HostOp
+FACTS = ("bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile", "identity")  # of HostOp
 
 
 def row(

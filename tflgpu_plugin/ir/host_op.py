@@ -145,7 +145,8 @@ class HostOp:
     `sparse`: it reads sparse constants. `bounds`: the operator "opens" or "closes" a quantized
     group, which the host runs as one kernel. `longer` is the row for nodes with more inputs,
     for operators with two operand lists. `fragile`: the host's kernel crashes the process for
-    some tensors without elements."""
+    some tensors without elements. `identity`: results have values where inputs have no elements,
+    as sums of nothing do."""
 
     name: str
     op: str
@@ -171,6 +172,7 @@ class HostOp:
     short: bool = False
     longer: HostOp | None = None
     fragile: bool = False
+    identity: bool = False
 
     @property
     def constants(self) -> dict[int, str]:
