@@ -80,7 +80,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Celu", "celu", (12, 28)),
     row("Clip", "clip", (6, 13), "value low? high?", by=narrow_integers.also(ew.clip),
         listed=BOTH, types=f"f32 f16 {COUNTS} {' '.join(narrow_integers.TYPES)}", unsigned=True),
-    row("Col2Im", "reduce_sum", (18, 18), "value shape! shape!", *image_regions.COLUMNS,
+    row("Col2Im", "reduce_sum", (18, 18), "value extents kernel", *image_regions.COLUMNS,
         by=image_regions.col2im, types="f32 f16"),
     row("Compress", "gather", (9, 28), "value condition", counted_results.in_bounds,
         by=counted_results.compress),
@@ -248,7 +248,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Not", "logical_not", (1, 1)),
     row(
-        "OneHot", "one_hot", (9, 28), "index count! like", indexing.DEPTH, indexing.OFF_AND_ON,
+        "OneHot", "one_hot", (9, 28), "index count like", indexing.DEPTH, indexing.OFF_AND_ON,
         by=indexing.one_hot,
     ),
     row("Or", "logical_or", (7, 7), TWO),

@@ -4,9 +4,9 @@ shapes does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
-from math import prod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from math import isqrt, prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tflgpu_plugin.ir import Array, Shape
 
 TYPES = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}
 INT32 = np.iinfo(np.int32)
-REGION = "roi_or_factors"  # a region in newer definitions, where not every value can be planned
+REGION = "roi_or_factors"  # a region in newer definitions
 Likely = Callable[[Builder, int, Shape | None], Any]  # gives this many numbers for a node
 
 
@@ -102,6 +102,65 @@ def _ratio(e: Builder, count: int, result: Shape | None) -> list[float]:
     return [made / given for made, given in zip(result, e.shape(), strict=True)]
 
 
+def _region(e: Builder, count: int, result: Shape | None) -> Sequence[float]:
+    """Returns the region that is the whole input; in older definitions the factors."""
+    if e.version <= 10:
+        return _ratio(e, count, result)
+    return [0] * (count // 2) + [1] * (count - count // 2)
+
+
+def _extents(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
+    """Returns the extents of the result behind its channels; of an unknown one those that blocks of
+    one element fill."""
+    if result is not None:
+        return (*result[2 : 2 + count], *[1] * count)[:count]
+    windows = _windows(e, count)
+    for places in _factors(e.shape()[-1], count) if windows else ():
+        pairs = zip(places, windows, strict=True)
+        found = [(n - 1) * step + 1 - padded for n, (padded, step, _) in pairs]
+        if min(found) > 0:
+            return found
+    return [1] * count
+
+
+def _block(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
+    """Returns the first block with as many elements as each channel of the result has rows, and as
+    many positions in it as there are columns."""
+    windows = _windows(e, count)
+    if not windows or result is None or len(result) < 2 or not result[1]:
+        return [1] * count
+    image = _extents(e, count, result)
+    for block in _factors(e.shape()[1] // result[1], count):
+        each = zip(image, block, windows, strict=True)
+        places = ((n + padded - apart * (k - 1) - 1) // step + 1
+                  for n, k, (padded, step, apart) in each)  # fmt: skip
+        if prod(places) == e.shape()[-1]:
+            return block
+    return [1] * count
+
+
+def _windows(e: Builder, count: int) -> list[tuple[int, int, int]]:
+    """Returns the padding, stride and dilation of each axis; nothing if the node is malformed."""
+    pads, steps, apart = (
+        e.integers(name) or (usual,) * many
+        for name, usual, many in (
+            ("pads", 0, 2 * count),
+            ("strides", 1, count),
+            ("dilations", 1, count),
+        )
+    )
+    padded = [a + b for a, b in zip(pads[:count], pads[count:], strict=False)]
+    found = [*zip(padded, steps, apart, strict=False)]
+    return found if len(found) == count and e.rank() == 3 and min(steps) > 0 else []
+
+
+def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yields the ways to write a number as a product of `count` factors."""
+    small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    divisors = sorted({*small, *(number // n for n in small)})
+    yield from (found for found in product(divisors, repeat=count) if prod(found) == number)
+
+
 def _first(e: Builder, count: int, result: Shape | None) -> list[int]:
     """Returns the first number of a range that has one, or as many as the result."""
     return [_known(e, 1, _distance(e, result)) - _distance(e, result)] * count
@@ -134,14 +193,16 @@ LIKELY: Mapping[str, Likely] = {
     "delta": _same(1),
     "end": _same(INT32.max),
     "ends": _same(INT32.max),
+    "extents": _extents,
     "factors": _ratio,
     "first": _first,
+    "kernel": _block,
     "length": _same(-1),
     "limit": _limit,
     "paddings": _same(0),
     "pads": _same(0),
     "repeats": _ratio,
-    REGION: _ratio,
+    REGION: _region,
     "shape": _shape,
     "size": _image,
     "sizes": _shape,

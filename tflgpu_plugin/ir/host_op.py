@@ -47,7 +47,7 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("shape", "axes", "count", "crops"), Role(decides=True))
     | dict.fromkeys(("first", "limit", "delta"), Role(decides=True))
     | dict.fromkeys(("starts", "ends", "steps"), Role(decides=True, clamps=True))
-    | dict.fromkeys(("pads", "factors", "roi_or_factors"), Role(decides=True))
+    | dict.fromkeys(("pads", "factors", "roi_or_factors", "extents", "kernel"), Role(decides=True))
     | dict.fromkeys(("size", "sizes", "split", "begin", "end"), Role(True, "list"))
     | dict.fromkeys(("strides", "block"), Role(True, "list"))
     | dict.fromkeys(("start", "length", "order", "repeats"), Role(True, "axes"))

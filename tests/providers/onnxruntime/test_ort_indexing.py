@@ -55,6 +55,7 @@ def test_one_hot(kind: type, axis: int) -> None:
     one = node("OneHot", ["i", "d", "v"], ["y"], axis=axis)
     check([one], {"i": index, "v": values}, ["y"], {"d": depth})
     check([one], {"i": index}, ["y"], {"d": depth, "v": values})
+    check([one], {"i": index, "v": values, "d": depth}, ["y"])
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])

@@ -43,6 +43,12 @@ CASES: dict[str, tuple[Any, Sequence[Sequence[Array]]]] = {
     "scales": (node("Resize", ["x", "", "a"], ["y"], mode="linear"), [
         [np.array([1, 1, scale], np.float32)] for scale in (2.0, 0.5, 1.7)]),
     "sizes": (node("Resize", ["x", "", "", "a"], ["y"]), [[whole(2, 3, 9)], [whole(2, 3, 4)]]),
+    "regions": (node("Resize", ["x", "a", "", "b"], ["y"], axes=[2], mode="linear",
+                     coordinate_transformation_mode="tf_crop_and_resize"), [
+        [np.array(region, np.float32), whole(9)]
+        for region in ((0, 1), (0.4, 0.7), (0.9, -0.5))]),
+    "columns": (node("Col2Im", ["x", "a", "b"], ["y"], pads=[0, 1, 0, 1]), [
+        [whole(1, 6), whole(1, 3)], [whole(2, 1), whole(1, 1)], [whole(3, 4), whole(3, 1)]]),
     "axis": (node("CumSum", ["x", "a"], ["y"]), [[np.int64(1)], [np.int64(-1)]]),
     "unsqueezed": (node("Unsqueeze", ["x", "a"], ["y"]), [[whole(0, 4)], [whole(1, 2)]]),
     "split": (node("Split", ["x", "a"], ["y", "z"], axis=2), [[whole(2, 4)], [whole(5, 1)]]),
