@@ -20,7 +20,7 @@ from conformance.references import (
     scatter as references_scatter,
     trees as references_trees,
 )
-from conformance.references.rounding import rounded, rounds, times_factor
+from conformance.references.rounding import dynamic_quantize, rounded, rounds, times_factor
 from tflgpu_plugin.ir import FLOAT8, Array, bfloat16, float8
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -401,7 +401,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     **UNARY, **BINARY, **MOVEMENT,
     "digit": _digit, "lookup": _lookup, "wide_total": _wide_total,
     "softmax_place": _softmax_place, "softmax_share": _softmax_share,
-    "one_hot": _one_hot, "times_factor": times_factor,
+    "one_hot": _one_hot, "times_factor": times_factor, "dynamic_quantize": dynamic_quantize,
     "reshape": _reshape,
     "rfft": lambda x, lengths: np.fft.rfft2(x, tuple(int(n) for n in lengths)),
     "real": np.real, "imaginary": np.imag, "complex_abs": np.abs,

@@ -50,3 +50,13 @@ def times_factor(x: Array, numbers: Sequence[float]) -> Array:
     product = ((whole << left) * factor + 2**30) >> 31
     size = (np.abs(product) + (1 << right >> 1)) >> right
     return np.asarray(np.copysign(size, product) * result)
+
+
+def dynamic_quantize(x: Array, factors: Array | None = None) -> tuple[Array, ...]:
+    """Returns x in 255 steps over its range, minus the zero point; the scale, and the factors times
+    it."""
+    low, high = min(x.min(), 0), max(x.max(), 0)
+    scale = np.asarray((high - low) / 255 or 1, x.dtype)
+    zero = np.clip(np.rint(-low / scale), 0, 255)
+    numbers = np.clip(np.rint(x / scale) + zero, 0, 255) - zero
+    return (numbers, scale) if factors is None else (numbers, scale, factors * scale)

@@ -288,6 +288,7 @@ TESTS: dict[str, Sequence[str]] = {
         *_PASSES,
     ),
     "join_rotary": ("test_join_rotary", *_PASSES),
+    "dynamic_ranges": ("test_dynamic_ranges", *_PASSES),
     "dense_rows": ("test_dense_rows", *_PASSES),
     "join_dense": ("test_join_dense", *_PASSES),
     "normalization": ("test_normalization", "test_rules", *_PASSES),

@@ -95,6 +95,7 @@ def test_what_may_pass_float16() -> None:
         "add_n",
         "lp_normalization",
         "root_mean_square_pool_2d",
+        "dynamic_quantize",
     }
     assert where(lambda row: row.accumulates is False) == small | of_kind("product")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.support import evaluate
 from tests.support.net import ShapedNet
-from tflgpu_plugin.ir import Graph, Shape
+from tflgpu_plugin.ir import Graph, Quantization, Shape
 from tflgpu_plugin.passes.layout.dense_rows import keep_dense_rows
 
 
@@ -108,3 +110,13 @@ def test_layers_share_rows() -> None:
     x = n.reshape(n.input((1, 16, 4)), (16, 4))
     made = [n.reshape(dense(n, x, size), (1, 16, size)) for size in (3, 4, 8)]
     assert kept(n.graph(*made)) == ["fully_connected"] * 3
+
+
+def test_rows_of_weights_with_scales_stay() -> None:
+    """The weights are constants that were dequantized."""
+    n = ShapedNet()
+    y = dense(n, n.reshape(n.input((2, 8, 4)), (16, 4)), 6)
+    weights = n.nodes[-1].inputs[1]
+    held = Quantization((1.0,), (3,))
+    n.tensors[weights] = replace(n.tensors[weights], quantization=held)
+    assert kept(n.graph(n.same("relu", n.reshape(y, (2, 8, 6))))) == ["fully_connected", "relu"]

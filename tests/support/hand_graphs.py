@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tests.support.dynamic_ranges import dynamic_layer
 from tests.support.net import FIRST, LAST, WINDOW, Net
 from tflgpu_plugin.ir import NUMBERS, Graph, Quantization, Tensor
 from tflgpu_plugin.ops.views import part
@@ -381,4 +382,5 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "integers that wrap": lambda: truth_of_whole_numbers("i8"),
     "padded between levels": padded_between_levels,
     "turned levels": turned_levels,
+    "quantized over its range": dynamic_layer,
 }

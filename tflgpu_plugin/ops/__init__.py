@@ -62,6 +62,7 @@ FAMILIES = (
     "attention",
     "rotary",
     "quantization",
+    "dynamic_quantize",
     "pick",
     "arg",
     "one_hot",

@@ -40,6 +40,7 @@ from tflgpu_plugin.passes.layout import compose_views, dense_rows, sink_reshapes
 from tflgpu_plugin.passes.quant import (
     casts,
     dequantize,
+    dynamic_ranges,
     fake_quantization,
     integer_weights,
     qdq_fusion,
@@ -68,6 +69,7 @@ LIST: tuple[tuple[Rewrite, bool], ...] = (
     (join_dense.join_dense, OPTIONAL),
     (join_rotary.join_rotary, OPTIONAL),
     (transposes.reduce_transposes, OPTIONAL),
+    (dynamic_ranges.fuse_dynamic_quantization, OPTIONAL),
     (canonical.canonical, NEEDED),
     (qdq_fusion.fuse_qdq, NEEDED),
     (fake_quantization.fake_quantize, NEEDED),

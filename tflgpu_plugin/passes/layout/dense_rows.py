@@ -39,7 +39,7 @@ def _kept(uses: DefUse, node: Node) -> dict[int, int]:
     these. Returns the new result for each tensor that it replaces."""
     e = uses.e
     layer = e.shape(node.outputs[0])
-    if node.epilogue or not uses.plain(node) or node.outputs[0] in e.needed:
+    if node.epilogue or not _floats(uses, node) or node.outputs[0] in e.needed:
         return {}
     for source, view, _ in list(uses.sources(node.operand()))[:0:-1]:
         given = e.shape(source)
@@ -57,6 +57,12 @@ def _kept(uses: DefUse, node: Node) -> dict[int, int]:
         e.put([again, e.layout("reshape", made, node.outputs[0], node, shape=layer)], node)
         return {end: made for end in apart if end is not None}
     return {}
+
+
+def _floats(uses: DefUse, node: Node) -> bool:
+    """Whether a layer computes floats from floats; its weights may be stored in another way."""
+    read = [t for t in node.reads if uses.e.data(t) is None]
+    return all(map(uses.floats, (*read, *node.outputs)))
 
 
 def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
