@@ -16,7 +16,7 @@ from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal
 from tflgpu_plugin.providers import BuildError, Imported, Partition, callbacks, messages, native
 
-from . import compiled_shapes, context, ops, sessions, snapshot
+from . import compiled_shapes, context, ops, sequences, sessions, snapshot
 from .grouping import Grouping
 from .host import Host
 from .names import DROPPED
@@ -140,6 +140,8 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
     for node in taken.nodes:
         if node.id not in inside and node.id not in reasons:
             reasons[node.id] = ARITHMETIC if node.id in reading.arithmetic else SPLIT
+            if not grouping.lists.isdisjoint((*node.reads, *node.writes)):
+                reasons[node.id] = sequences.LISTS
             if node.id in grouping.divided - reading.arithmetic:
                 reasons[node.id] = DIVIDED
             if (row := ops.HOST_OPS.get(node.title)) and row.bounds == "opens":

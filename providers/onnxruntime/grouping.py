@@ -16,7 +16,8 @@ from .snapshot import Snapshot
 class Grouping:
     """Groups the nodes of one imported graph, `reading`. `members` maps the node ids of each
     partition to the ids of the host's nodes; `dynamic` is whether shapes may change between runs.
-    `divided` are nodes that the groups lack because of an input with a default (`_divided`)."""
+    `divided` are nodes that the groups lack because of an input with a default (`_divided`), and
+    `lists` the values that are lists of tensors: these do not pass between partition and host."""
 
     def __init__(self, snapshot: Snapshot, reading: Imported, dynamic: bool) -> None:
         self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
@@ -25,6 +26,7 @@ class Grouping:
         self._hosts = self._host_graph()
         self._sharing = self._shared_defaults()
         self.divided: set[int] = set()
+        self.lists = {name for name, t in reading.ids.items() if t in reading.sequences}
 
     def group(self, ids: Sequence[int]) -> list[list[int]]:
         """Returns the nodes `ids` in convex groups, in execution order. A node whose shape
@@ -117,7 +119,8 @@ class Grouping:
 
     def _misplaced(self, group: set[int], leaving: set[str]) -> set[int]:
         """Returns the nodes that cannot stay in `group`: shape arithmetic whose result is needed
-        outside, too, and with dynamic shapes also nodes that read shape arithmetic from outside.
+        outside, too, nodes that share a sequence with nodes outside, and with dynamic shapes also
+        nodes that read shape arithmetic from outside.
         Returns all nodes of a group that consists of shape arithmetic only."""
         arithmetic = self.reading.arithmetic
         if group <= arithmetic:
@@ -128,8 +131,13 @@ class Grouping:
                 continue
             sources = {self._writer.get(name) for name in node.reads} & arithmetic
             inner = leaving.isdisjoint(node.writes)
-            shared = node.id in arithmetic and not inner
-            if shared or (self.dynamic and not sources <= group):
+            lists = self.lists.intersection(node.reads)
+            shared = not inner and (
+                node.id in arithmetic
+                or not self.lists.isdisjoint(leaving.intersection(node.writes))
+            )
+            alone = any(self._writer.get(name) not in group for name in lists)
+            if shared or alone or (self.dynamic and not sources <= group):
                 found.add(node.id)
         return found
 

@@ -31,6 +31,7 @@ from . import (
     rotary,
     rows,
     scaled_attention,
+    sequences,
     spectral,
     windows,
 )  # fmt: skip
@@ -375,7 +376,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Xor", "logical_xor", (7, 7), TWO),
 )  # fmt: skip
 
-HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS), *classical.ROWS))
+HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS), *classical.ROWS, *sequences.ROWS))
 
 # Operators without a kernel here: their results are computed before a run.
 CPU_OPS: dict[str, HostOp] = table(

@@ -9,7 +9,7 @@ from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.ir import Array, Refusal, Shape
 from tflgpu_plugin.providers import Facts, Imported, Table
 
-from . import conditions, ops
+from . import conditions, ops, sequences
 from .names import EP_NAME
 from .snapshot import Snapshot
 
@@ -22,9 +22,7 @@ REASONS = {
     "RandomNormalLike RandomUniform RandomUniformLike",
     "It works on strings.": "RegexFullMatch StringConcat StringNormalizer StringSplit "
     "TfIdfVectorizer",
-    "It works on sequences of tensors, or on optional values.": "ConcatFromSequence Optional "
-    "OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty "
-    "SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence",
+    sequences.SEQUENCES: "Optional OptionalGetElement OptionalHasElement SequenceMap",
     "It makes maps from labels to numbers.": "ai.onnx.ml:ZipMap",
     "It decodes a compressed image.": "ImageDecoder",
 }

@@ -316,6 +316,12 @@ class Builder(NodeReader):
         except Exception:
             return None
 
+    def sequence(self, elements: Sequence[int]) -> int:
+        """Returns a value that is a list of tensors, for which no node is needed."""
+        made = self.tensors.add(Tensor("", (), ""))
+        self.tensors.sequences[made] = tuple(elements)
+        return made
+
     def counted(self, tensor: int, axis: int, count: int) -> int:
         """Marks the tensor as valid only for its first n indices along `axis`, where n is the value
         of the tensor `count` after a run. Returns the tensor."""

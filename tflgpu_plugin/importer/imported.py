@@ -82,13 +82,15 @@ class Facts:
     entry gets its value at its first occurrence, or 1. Once a partition is planned, `arithmetic`
     are its nodes whose results were known then: exactly these stay folded for any shapes, however
     large. `run_values` are values of inputs that a plan is specialized for; before a run, they are
-    guesses. Without a `judge`, nodes that can be imported are not refused."""
+    guesses. Without a `judge`, nodes that can be imported are not refused. `sequences` has the
+    keys of tensors of inputs that are lists of tensors."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     symbols: Mapping[str, int] | None = None
     arithmetic: Collection[int] | None = None
     run_values: Mapping[str, Array] = field(default_factory=dict)
     judge: Judge | None = None
+    sequences: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def symbolic(self) -> bool:
@@ -108,7 +110,8 @@ class Imported:
     cannot run because of their inputs' shapes, and `impossible` those of them that no host runs.
     `options` are the judge's. `run_values` are guesses at values that runs provide. `open`: extents
     were guessed, too; `contradictions` counts shapes that differ from the host's. `constants` are
-    the results of the model that are known, by their keys."""
+    the results of the model that are known, by their keys, and `sequences` the tensors of values
+    that are lists of tensors."""
 
     model: HostModel
     table: Table
@@ -124,6 +127,7 @@ class Imported:
     open: bool = False
     contradictions: int = 0
     constants: Mapping[str, Tensor] = field(default_factory=dict)
+    sequences: Mapping[int, tuple[tuple[int, Tensor], ...]] = field(default_factory=dict)
 
     @property
     def dynamic(self) -> bool:

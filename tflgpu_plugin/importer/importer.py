@@ -130,7 +130,8 @@ class _Importer(State):
         if reason := row_conditions.unmet(asked, builder):
             raise Unsupported(reason)
         made = building.build(builder)
-        known = [t for t in made if t is not None and builder.known(t)]
+        lists = self.tensors.sequences
+        known = [t for t in made if t is not None and (t in lists or builder.known(t))]
         if not builder.nodes and len(known) == len(made):
             self.ids |= zip(host.writes, known, strict=True)
             self.arithmetic.add(host.id)
@@ -244,6 +245,10 @@ class _Importer(State):
             run_values=self.run_values,
             contradictions=self.contradictions,
             constants={key: held for key, held in results if held.data is not None},
+            sequences={
+                made: tuple((t, self.tensors.table[t]) for t in listed)
+                for made, listed in self.tensors.sequences.items()
+            },
         )
 
 
@@ -288,7 +293,8 @@ def _fresh(builder: Builder, outputs: list[int | None]) -> list[int | None]:
     made = {t for node in builder.nodes for t in node.outputs}
     found: list[int | None] = []
     for tensor in outputs:
-        if tensor is not None and (tensor not in made or tensor in found):
+        listed = tensor is not None and builder.elements(tensor) is not None
+        if tensor is not None and not listed and (tensor not in made or tensor in found):
             tensor = builder.reshape(tensor, builder.shape(tensor))
         found.append(tensor)
     return found

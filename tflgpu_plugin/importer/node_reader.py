@@ -84,6 +84,10 @@ class NodeReader:
         """Whether the inputs at these positions, if present, are constants."""
         return all(t is None or self.constant(t) is not None for t in tensors)
 
+    def elements(self, tensor: int) -> tuple[int, ...] | None:
+        """Returns the tensors of a sequence; None for a tensor, or where they are not known."""
+        return self.tensors.sequences.get(tensor)
+
     def distance(self, start: int, end: int) -> int | None:
         """Returns by how much the integer `end` exceeds `start` in every run, None if that depends
         on the run."""

@@ -60,6 +60,9 @@ class State:
         """Returns a value's tensor, added (input or constant) unless a node has written it."""
         if key not in self.ids:
             self.ids[key] = self.tensors.add(self.outside(key))
+            if key in self.facts.sequences:
+                listed = tuple(map(self.tensor, self.facts.sequences[key]))
+                self.tensors.sequences[self.ids[key]] = listed
         return self.ids[key]
 
     def operands(self, host: HostNode) -> list[int | None]:

@@ -22,13 +22,15 @@ class TensorId(int):
 class Tensors:
     """The tensors of a graph that is being built, by id. Ids have this `mark` instead of a
     reference to the table, which would keep constants alive. `shared` are constants by key.
-    `offsets` has (another integer, number) for integers that are the sum of these two."""
+    `offsets` has (another integer, number) for integers that are the sum of these two, and
+    `sequences` the tensors of values that are lists of tensors."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
     shared: dict[Any, int] = field(default_factory=dict)
     next: int = 0
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
+    sequences: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> Graph:

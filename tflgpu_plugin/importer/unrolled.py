@@ -108,7 +108,11 @@ class Steps:
         shapes = {key: table[t].shape for key, t in held.items()}
         whole = model.loosened(held)
         rows = replace(self.e.table, asks_runs=False)
-        found = import_(replace(whole, values={**whole.values, **given}), rows, Facts(shapes))
+        lists = self._lists(held)
+        facts = Facts(shapes, sequences={key: tuple(parts) for key, parts in lists.items()})
+        for parts in lists.values():
+            given |= {key: _element(key, table[t]) for key, t in parts.items()}
+        found = import_(replace(whole, values={**whole.values, **given}), rows, facts)
         for node, reason in found.refusals.items():
             name = next(one.host_op for one in found.graph.nodes if one.id == node)
             kind = Unfit if isinstance(reason, Unfit) or of_shape(reason) else Refusal
@@ -116,6 +120,16 @@ class Steps:
         if found.graph.states or any(t.counted for t in found.graph.tensors.values()):
             raise not_unrolled("a step has variables, or results whose size only a run determines")
         return found
+
+    def _lists(self, held: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        """Returns the tensors of each value that is a list of tensors, by keys that stand for them
+        in a graph."""
+        sequences = self.e.tensors.sequences
+        return {
+            key: {f"{key}\0{k}": element for k, element in enumerate(sequences[t])}
+            for key, t in held.items()
+            if t in sequences
+        }
 
     def _held(self, model: HostModel, carried: Sequence[int]) -> dict[str, int]:
         """Returns the tensors of the values that a graph is given or reads from the graph around
@@ -135,8 +149,12 @@ class Steps:
         if max(self.taken, self.total or 0) > MOST_STEPS:
             raise not_unrolled(f"it takes more than {MOST_STEPS} steps")
         found, held = self.imported(body, carried), self._held(body, carried)
-        ids = {found.ids[key]: t for key, t in held.items() if key in found.ids}
-        keys = {t: key for key, t in found.ids.items() if body.values[key].data is not None}
+        inner = dict(held)
+        for parts in self._lists(held).values():
+            inner |= parts
+        ids = {found.ids[key]: t for key, t in inner.items() if key in found.ids}
+        known = {key for key, value in body.values.items() if value.data is not None}
+        keys = {t: key for key, t in found.ids.items() if key in known}
         tensors, before = found.graph.tensors, len(self.e.nodes)
         for node in found.graph.nodes:
             if node.op == FOLDED:
@@ -151,10 +169,21 @@ class Steps:
         self._foresee(self.e.nodes[before:])
         return [
             held[key] if key in held
+            else self._listed(found.sequences[found.ids[key]], ids, keys)
+            if found.ids.get(key) in found.sequences
             else self._constant(key, body, found) if found.ids.get(key) not in tensors
             else self._placed(found.ids[key], tensors, ids, keys)
             for key in body.outputs
         ]  # fmt: skip
+
+    def _listed(
+        self,
+        elements: Sequence[tuple[int, Tensor]],
+        ids: dict[int, int],
+        keys: Mapping[int, str],
+    ) -> int:
+        """Returns the list of tensors that a graph returns."""
+        return self.e.sequence([self._placed(t, {t: held}, ids, keys) for t, held in elements])
 
     def _constant(self, key: str, body: HostModel, found: Imported) -> int:
         """Returns a constant that the graph returns and no node of it reads. Raises Unsupported for
@@ -190,6 +219,11 @@ class Steps:
             ids[tensor] = made
             return made
         return shared[key]
+
+
+def _element(key: str, held: Tensor) -> Value:
+    """Returns the value that stands for a tensor of a list in a step's graph."""
+    return _given(Value(key, held.dtype, None, quantization=held.quantization), held)
 
 
 def _given(stated: Value, held: Tensor) -> Value:
