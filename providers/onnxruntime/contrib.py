@@ -14,6 +14,7 @@ from . import (
     blockwise,
     conditions,
     diffusion,
+    experts,
     fused_operators,
     grouped_query_attention,
     operand_shapes,
@@ -151,6 +152,10 @@ _ROWS: tuple[HostOp, ...] = (
         operand_shapes.skip_shape, operand_shapes.by_last(2, 3), conditions.UNREAD_MEAN,
         by=fused_operators.skip_rms_norm,
         rounds=True,
+    ),
+    _contrib(
+        "MoE", "matmul", "value value weights bias? weights bias? weights? bias?", *experts.MOE,
+        by=experts.moe,
     ),
     _contrib("TransposeMatMul", "matmul", TWO, by=fused_operators.matmul),
 )  # fmt: skip
