@@ -31,16 +31,21 @@ def layer(
     outputs: int = 0,
     scale: float = 0.4,
     refused: bool = False,
+    told: bool = False,
     **attributes: Any,
 ) -> NodeCase:
-    """Returns a node case; `parts` are the inputs after the states."""
+    """Returns a node case; `parts` are the inputs after the states. `told`: a run tells the
+    weights."""
     gates = len(attributes.get("gates", "ifco")) if op == "lstm" else GATES[op]
     wide = outputs or units
     lengths = (batch, steps) if attributes.get("time_axis") else (steps, batch)
     states = [Input((batch, wide)), *([Input((batch, units))] if op == "lstm" else [])]
+    rows = attributes.get("directions", 1) * gates * units
     reads = (
         Input((*lengths, gates * units), low=-2.0, high=2.0),
-        constant(seeded(attributes.get("directions", 1) * gates * units, wide, scale=scale)),
+        Input((rows, wide), low=-scale, high=scale)
+        if told
+        else constant(seeded(rows, wide, scale=scale)),
         *states,
         *parts,
     )
@@ -153,5 +158,16 @@ NODES = [
     NodeCase("joined_states", "lstm",
              (Input((3, 2, 20), low=-2.0, high=2.0), constant(seeded(20, 5, scale=0.4)),
               Input((4, 5)), None), outputs=3, terms=15),
+    *(layer(f"weights_of_a_run_{way}_{n}", op, 5, 4, n, told=True, **given)
+      for op in GATES for way, given in WAYS.items() for n in (4, 5)),
+    *(layer(f"weights_of_a_run_linear_{n}", "gru", 3, 4, n, (Input((2 * n,), low=-1.0),),
+            linear=True, directions=2, told=True) for n in (4, 7)),
+    layer("weights_of_a_run_peephole", "lstm", 4, 2, 7, (Input((3, 7), low=-0.5, high=0.5),),
+          told=True),
+    layer("weights_of_a_run_and_lengths", "lstm", 5, 3, 6, (None, None, None, None, OF_A_RUN),
+          told=True),
+    layer("peephole_of_a_run", "lstm", 4, 2, 6, (Input((3, 6), low=-0.5, high=0.5),)),
+    layer("weights_of_a_run_and_projection", "lstm", 2, 2, 4, (None, *projection(4, 4)),
+          told=True, refused=True),
     layer("sigmoid", "rnn", 5, 2, 6, activation="sigmoid", refused=True),
 ]  # fmt: skip

@@ -24,7 +24,7 @@ from . import (
     rotary,
     windows,
 )  # fmt: skip
-from .rows import CELL, LAYER, QUANTIZED, RESULT, SCALED, SUMS, TWO, row
+from .rows import LAYER, QUANTIZED, RESULT, SCALED, SUMS, TWO, row
 
 DOMAIN = "com.microsoft"
 Q_TABLES = "weights! weights! weights!? weights! weights!"
@@ -57,7 +57,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "DynamicQuantizeLSTM", "lstm",
-        f"{CELL} state? peepholes!? scale! zero_point! scale! zero_point!",
+        "value weights! recurrent_weights! biases? index? state? state? peepholes? "
+        "scale! zero_point! scale! zero_point!",
         *recurrent.DYNAMIC_LSTM, by=quantized.dynamic_lstm, types=SCALED,
     ),
     _contrib(

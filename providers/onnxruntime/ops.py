@@ -184,7 +184,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("IsNaN", "is_nan", (9, 20), makes=("bool",), rounds=True),
     row("LRN", "lrn", (1, 13), image=True, size=1, alpha=1e-4, beta=0.75, bias=1.0),
     row(
-        "LSTM", "lstm", (7, 22), f"{CELL} state? peepholes!?", *recurrent.LSTM, by=recurrent.lstm,
+        "LSTM", "lstm", (7, 22), f"{CELL} state? peepholes?", *recurrent.LSTM, by=recurrent.lstm,
         listed=CURRENT, fragile=True,
     ),
     row(

@@ -4,6 +4,7 @@ layer per direction; the recurrence over the steps is one op per direction."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,7 @@ def lstm(e: Builder) -> list[int]:
     def more(e: Builder, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         peephole = None
         if e.has(PEEPHOLE):
-            peephole = e.derived(
-                e.x(PEEPHOLE), "peephole", d, make=lambda p: p[d].reshape(3, -1)[PEEPHOLES]
-            )
+            peephole = _peepholes(e, d or 0)
         functions = _functions(e, d, *LSTM_FUNCTIONS)
         return (_state(e, CELL, d), peephole, None, None, None), {"gates": "iofc", **functions}
 
@@ -49,12 +48,28 @@ def gru(e: Builder) -> list[int]:
     def more(e: Builder, d: int | None) -> tuple[tuple[int | None, ...], dict[str, Any]]:
         bias = None
         if _linear(e) and e.has(B):
-            bias = e.derived(
-                e.x(B), "content", d, make=lambda b: np.ravel(b[_rows(d), -b.shape[1] // 6 :])
-            )
+            bias = _content(e, d)
         return (bias,), {"linear": _linear(e), **_functions(e, d, *GRU_FUNCTIONS)}
 
     return _layers(e, more)
+
+
+def _peepholes(e: Builder, d: int) -> int:
+    """Returns the peepholes of direction `d` in the order of the op, [3, units]."""
+    held = e.x(PEEPHOLE)
+    if e.constant(held) is not None:
+        return e.derived(held, "peephole", d, make=lambda p: p[d].reshape(3, -1)[PEEPHOLES])
+    rows = e.reshape(part(e, held, d, d + 1, 0), (3, -1))
+    return e.add("gather", rows, e.index(PEEPHOLES), axis=0)
+
+
+def _content(e: Builder, d: int | None) -> int:
+    """Returns the recurrent bias of a GRU's new content, of direction `d` or of both (None)."""
+    held, units = e.x(B), e.shape(e.x(R))[-1]
+    if e.constant(held) is not None:
+        return e.derived(held, "content", d, make=lambda b: np.ravel(b[_rows(d), -units:]))
+    own = held if d is None else part(e, held, d, d + 1, 0)
+    return e.reshape(part(e, own, 5 * units, 6 * units), (-1,))
 
 
 def rnn(e: Builder) -> list[int]:
@@ -106,9 +121,21 @@ def _rows(d: int | None) -> slice:
 
 def _part(e: Builder, position: int, d: int | None) -> int:
     """Returns the weights at input `position` of direction `d`, those of both (None) stacked."""
-    return e.derived(
-        e.x(position), "direction", d, make=lambda data: np.concatenate(data[_rows(d)])
-    )
+    held = e.x(position)
+    if e.constant(held) is not None:
+        return e.derived(held, "direction", d, make=lambda data: np.concatenate(data[_rows(d)]))
+    own = held if d is None else part(e, held, d, d + 1, 0)
+    return e.reshape(own, (-1, e.shape(held)[-1]))
+
+
+def _entering(e: Builder, d: int) -> int:
+    """Returns the input's part of the gates of direction `d` for all steps, with the biases."""
+    weights, bias, (*steps, inputs) = _part(e, W, d), _bias(e, d), e.shape()
+    if e.known(weights) and (bias is None or e.known(bias)):
+        return e.add("fully_connected", e.x(), weights, bias, keep_num_dims=True)
+    rows = e.reshape(e.x(), (prod(steps), inputs))
+    z = e.plus(e.add("matmul", rows, weights, transpose_b=True), bias)
+    return e.reshape(z, (*steps, e.shape(weights)[0]))
 
 
 def _state(e: Builder, position: int, d: int | None) -> int:
@@ -137,7 +164,17 @@ def _bias(e: Builder, d: int) -> int | None:
             recurrent = np.where(np.arange(len(recurrent)) < len(b[d]) // 3, recurrent, 0)
         return np.asarray(entering + recurrent)
 
-    return e.derived(e.x(B), "biases", linear, d, make=added) if e.has(B) else None
+    if not e.has(B):
+        return None
+    if e.constant(e.x(B)) is not None:
+        return e.derived(e.x(B), "biases", linear, d, make=added)
+    both = e.reshape(part(e, e.x(B), d, d + 1, 0), (2, -1))
+    entering, recurrent = (e.reshape(part(e, both, k, k + 1, 0), (-1,)) for k in range(2))
+    if linear:
+        units = e.shape(recurrent)[0] // 3
+        kept = part(e, recurrent, 0, 2 * units)
+        recurrent = joined(e, [kept, e.const(np.zeros(units, np.float32))])
+    return e.add("add", entering, recurrent)
 
 
 def _ends(e: Builder) -> bool:
@@ -165,8 +202,7 @@ def _together(e: Builder) -> bool:
 
 
 def _both(e: Builder, more: More) -> list[int]:
-    parts = [e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)
-             for d in range(2)]  # fmt: skip
+    parts = [_entering(e, d) for d in range(2)]
     inputs, attributes = more(e, None)
     lengths = _lengths(e)
     y, *states = e.add_many(
@@ -186,7 +222,7 @@ def _layers(e: Builder, more: More) -> list[int]:
         return _both(e, more)
     found, late, lengths = [], _time_axis(e), _lengths(e)
     for d, reverse in enumerate(DIRECTIONS[_direction(e)]):
-        z = e.add("fully_connected", e.x(), _part(e, W, d), _bias(e, d), keep_num_dims=True)
+        z = _entering(e, d)
         inputs, attributes = more(e, d)
         state = _state(e, HIDDEN, d)
         if lengths is not None and e.has(PEEPHOLE):

@@ -25,7 +25,7 @@ AXES = "value axes?"
 NORMED = "value scale bias"
 QUANTIZED = "value scale zero_point?"
 RESULT = "scale zero_point"
-CELL = "value weights! recurrent_weights! biases!? index? state?"
+CELL = "value weights recurrent_weights biases? index? state?"
 UPDATED = "value index updates"
 LISTS = ("shape", "count", "repeats")  # roles of operands that are read at import
 

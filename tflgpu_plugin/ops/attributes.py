@@ -47,7 +47,7 @@ KINDS: Mapping[str, Kind] = {
     for kind, names in (
         (FLAG, "align_corners antialias approximate best causal ceil_mode centred circular "
                "counted ends every exclude_outside exclusive filters_last half_pixel_centers "
-               "joined keep_dims keep_num_dims largest last linear mends merged nan negates "
+               "joined keep_dims keep_num_dims largest last linear mends merged nan negates packed "
                "numbered offset one_way paired powers raises rescales reverse rounds_once "
                "saturates together transpose_a transpose_b unchecked whole wraps"),
         (INTEGER, "axis batch batch_axis batch_dims begin_mask classes count each ellipsis_mask "

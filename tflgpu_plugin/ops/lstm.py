@@ -24,7 +24,7 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, quantization
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Kernel, Lowering, Stores
-from tflgpu_plugin.ops.recurrent import in_slices
+from tflgpu_plugin.ops.recurrent_weights import in_slices
 from tflgpu_plugin.ops.table import Op
 
 GATES = 4

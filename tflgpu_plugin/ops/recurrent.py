@@ -24,6 +24,8 @@ content; h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bia
 With `directions` 2 (without peepholes, projection and norm) the second half of the batch runs
 backward, with the second half of r and of the bias.
 
+`packed`: r is [directions, P / 4, rows, 4], as `recurrent_weights` makes of r that a run tells.
+
 `lengths` (int32, one per sequence: as many as the batch has in one direction) end sequences before
 T; they are clamped to 0 and T. Steps backward begin at a sequence's own end, the last states are
 those after its own steps, y is 0 past its end, and all results of a sequence of length 0 are 0.
@@ -39,9 +41,10 @@ from math import inf, prod
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import vector_strides
+from tflgpu_plugin.ops.recurrent_weights import decompose, in_slices, pack_extra, pack_rows
 from tflgpu_plugin.ops.table import Op
 
 THREADS, TEAM = 128, 32  # of a workgroup, and of a normalization in it
@@ -102,18 +105,21 @@ def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
     """Returns steps, batch, units and outputs per step."""
     z = graph.shape(node.operand(0))
     axis = node.attributes.get("time_axis", 0)
-    outputs = graph.shape(node.operand(R))[1]
-    return z[axis], z[1 - axis], z[2] // gate_count(node), outputs
+    units, packed = z[2] // gate_count(node), node.attributes.get("packed")
+    outputs = units if packed else graph.shape(node.operand(R))[1]
+    return z[axis], z[1 - axis], units, outputs
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires constant weights, shapes that fit, and states that fit into workgroup memory."""
+    """Requires shapes that fit, states that fit into workgroup memory, and constant weights with a
+    projection or normalization."""
     name = node.op.upper()
-    constants = [R, GRU_BIAS] if node.op == "gru" else [R]
-    constants += [PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM] if node.op == "lstm" else []
-    for tensor in (_given(node, position) for position in constants):
-        if tensor is not None and graph.constant(tensor) is None:
-            return Refusal("constant.required", f"The weights of {name} must be constant.")
+    beside = (PROJECTION, PROJECTION_BIAS, NORM) if node.op == "lstm" else ()
+    if any(_given(node, position) is not None for position in beside):
+        for tensor in (_given(node, position) for position in (R, PEEPHOLE, *beside)):
+            if tensor is not None and graph.constant(tensor) is None:
+                said = f"The weights of {name} with a projection or normalization must be constant."
+                return Refusal("constant.required", said)
     if node.attributes.get("activation", "tanh") not in ACTIVATIONS:
         said = f"{name} with the activation {node.attributes['activation']} is not supported."
         return Refusal("activation.unsupported", said)
@@ -134,7 +140,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if _overfull(node):
         said = f"{name} with lengths takes no projection or normalization, and peepholes only if it"
         return Refusal("input.unsupported", f"{said} has both states in one operand.")
-    wanted: list[Shape] = [(directions * gate_count(node) * units, outputs), (batch, outputs)]
+    rows = gate_count(node) * units
+    wanted: list[Shape] = [(directions * rows, outputs), (batch, outputs)]
+    if node.attributes.get("packed"):
+        wanted[0] = (directions, -(-units // 4), rows, 4)
     given = [graph.shape(node.operand(position)) for position in (R, H0)]
     if _joined(node):
         wanted[1] = (2 * batch, units)
@@ -222,9 +231,11 @@ def lower(low: Lowering, node: Node) -> None:
     )
 
 
-def _weights(low: Lowering, node: Node, vectors: int) -> Constant:
-    """Returns the recurrent weights of all directions, and the vec4 of each direction."""
+def _weights(low: Lowering, node: Node, vectors: int) -> Source:
+    """Returns the recurrent weights of all directions, `vectors` vec4 for each."""
     count = _directions(node)
+    if node.attributes.get("packed"):
+        return low.stored(node.operand(R))
     return low.constant(
         node.operand(R),
         "recurrent",
@@ -283,11 +294,12 @@ def _lstm(
     }
     names = [_given(node, position) for position in (PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM)]
     peephole, projection, bias, norm = (low.graph.constant(tensor) for tensor in names)
+    told = _given(node, PEEPHOLE) if peephole is None else None
     variant |= {
         "coupled": "i" not in order,
         "joined": _joined(node),
         "rounded": bool(node.attributes.get("levels")),
-        "peephole": peephole is not None,
+        "peephole": peephole is not None or told is not None,
         "projection": projection is not None,
         "normalized": norm is not None,
     }
@@ -308,6 +320,8 @@ def _lstm(
         parameters |= {"norm_at": vectors, "norm_bias_at": vectors + len(order) * slices}
         parameters["team"] = TEAM
         vectors += 2 * len(order) * slices
+    if told is not None:
+        reads["extra"] = low.stored(told)
     first = next((tensor for tensor in (peephole, projection, norm) if tensor is not None), None)
     if first is not None:
         reads["extra"] = Constant(
@@ -325,6 +339,8 @@ def _gru_bias(low: Lowering, node: Node, units: int) -> Source:
         return Constant(
             ("recurrent zeros",), vectors, lambda: np.zeros(4 * vectors, np.float32), np.zeros(0)
         )
+    if low.graph.constant(bias) is None:
+        return low.stored(bias)
     return low.constant(
         bias, "recurrent bias", vectors=vectors, pack=lambda data: in_slices(data, 0)
     )
@@ -341,44 +357,12 @@ def _strides(name: str, shape: Shape, axis: int) -> dict[str, object]:
     return {f"{name}_{key}": value for key, value in near.items()}
 
 
-def pack_rows(weights: Array) -> Array:
-    """Returns weights [rows, inputs] as [input slice][row][input lane], padded with zeros."""
-    padded = in_slices(weights, 1)
-    return np.ascontiguousarray(padded.reshape(len(padded), -1, 4).transpose(1, 0, 2), np.float32)
-
-
-def pack_extra(
-    peephole: Array | None,
-    projection: Array | None,
-    bias: Array | None,
-    norm: Array | None,
-    units: int,
-    outputs: int,
-) -> Array:
-    """Returns the peepholes, the projection (as `pack_rows`) and its bias, then the scales and
-    biases of the gates, padded with zeros."""
-    peepholes = np.zeros((3, units), np.float32) if peephole is None else peephole
-    parts = [in_slices(peepholes, 1).reshape(-1)]
-    if projection is not None:
-        zeros = np.zeros(outputs, np.float32)
-        parts += [pack_rows(projection).reshape(-1), in_slices(zeros if bias is None else bias, 0)]
-    if norm is not None:
-        parts.append(in_slices(norm.reshape(-1, units), 1).reshape(-1))
-    return np.asarray(np.concatenate(parts), np.float32)
-
-
-def in_slices(array: Array, axis: int) -> Array:
-    """Returns the array padded with zeros to a multiple of 4 along `axis`."""
-    widths = [(0, -array.shape[axis] % 4 if k == axis else 0) for k in range(array.ndim)]
-    return np.asarray(np.pad(array, widths))
-
-
 def _work(graph: Graph, node: Node) -> int:
     steps, batch, _, _ = _extents(graph, node)
     return int(steps * batch * prod(graph.shape(node.operand(R))) // _directions(node))
 
 
-_ALL = "directions gate_clip reverse time_axis"
+_ALL = "directions gate_clip packed reverse time_axis"
 _ANY = "=logistic|tanh|relu"
 ATTRIBUTES = {
     "lstm": f"{_ALL} gates=ifco|iofc|fco levels[2][3] " + " ".join(f + _ANY for f in FUNCTIONS),
@@ -387,6 +371,6 @@ ATTRIBUTES = {
 }
 OPS = tuple(
     Op(name, refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work, kind="product",
-       accumulates=False, operands=taken)
+       accumulates=False, operands=taken, decompose=decompose)
     for name, taken in (("lstm", "xxx??????"), ("gru", "xxx??"), ("rnn", "xxx?"))
 )  # fmt: skip

@@ -29,10 +29,11 @@ def layer(
     steps: int | str = STEPS,
     units: int = UNITS,
     constants: dict[str, Any] | None = None,
+    told: str = "",
     **attributes: Any,
 ) -> bytes:
     """Returns a model of one layer with the optional inputs `parts`: B, P and `sequence_lens` are
-    constants, states and lengths are fed."""
+    constants, states and lengths are fed, and so are weights that are `told`."""
     chance = np.random.default_rng([units, len(op)])
     directions = 2 if attributes.get("direction") == "bidirectional" else 1
     gates = GATES[op]
@@ -57,13 +58,14 @@ def layer(
     fed: dict[str, m.Shape] = {"X": (steps, BATCH, INPUTS)}
     fed |= {name: (directions, BATCH, units) for name in given if name.startswith("initial")}
     fed |= {"lengths": (BATCH,)} if "lengths" in given else {}
+    fed |= {name: held[name].shape for name in given if name in told}
     outputs = ["Y", "Y_h", "Y_c"][: 3 if op == "LSTM" else 2]
     node = m.node(op, inputs, outputs, hidden_size=units, **attributes)
     return m.model(
         [node],
         fed,
         dict.fromkeys(outputs),
-        {name: value for name, value in held.items() if name in given},
+        {name: value for name, value in held.items() if name in given and name not in told},
         opset=14,
         kinds={"lengths": np.int32},
     )
@@ -85,9 +87,9 @@ def compared(
         ("initial_h", "initial_c"), (directions, BATCH, units)
     )
     feed = {
-        value.name: chance.uniform(-1, 1, shapes[value.name]).astype(np.float32)
+        value.name: chance.uniform(-1, 1, shapes.get(value.name, value.shape)).astype(np.float32)
         for value in session.get_inputs()
-        if value.name in shapes
+        if value.name != "lengths"
     }
     for each in lengths:
         told = {"lengths": np.array(each, np.int32)} if each else {}
@@ -260,6 +262,24 @@ def test_a_model_of_packed_sequences_runs_whole() -> None:
     found = tflgpu_plugin.report(session)
     assert {node.where for node in found.nodes} == {"gpu"}
     assert [part.host_runs for part in found.partitions] == [0]
+
+
+@pytest.mark.parametrize("told", ["W", "R", "B", "P", "WRBP"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("op", GATES)
+def test_weights_that_a_run_tells(op: str, direction: str, told: str) -> None:
+    if told == "P" and op != "LSTM":
+        return
+    parts, directions = ("B", *STATES[op]), 2 if direction == "bidirectional" else 1
+    compared(layer(op, parts, direction=direction, told=told, units=7), units=7,
+             directions=directions)  # fmt: skip
+    if op == "LSTM":
+        compared(layer(op, (*parts, "P"), direction=direction, told=told), directions=directions)
+    if op == "GRU":
+        compared(layer(op, parts, direction=direction, told=told, linear_before_reset=1),
+                 directions=directions)  # fmt: skip
+    compared(layer(op, (*parts, "lengths"), direction=direction, told=told), directions=directions,
+             lengths=[(5, 3), (0, 1)])  # fmt: skip
 
 
 def test_values_past_the_end_of_a_sequence_are_not_read() -> None:
