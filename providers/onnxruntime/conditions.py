@@ -118,10 +118,6 @@ def castable(e: Builder) -> Refusal | None:
 
 # ---- layers --------------------------------------------------------------------------------------
 
-INFERENCE = needs(
-    "attribute.unsupported", "Inference mode.", lambda e: not e.integer("training_mode")
-)
-
 
 def _kept(e: Builder) -> bool:
     ratio = e.constant(e.x(1)) if e.has(1) else None

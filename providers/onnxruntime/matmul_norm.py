@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, needs
+from tflgpu_plugin.ir import Array, asks, needs
 from tflgpu_plugin.ops.normalization import groups_pay
 from tflgpu_plugin.providers import Builder
 
@@ -94,8 +95,20 @@ def _vector_product(e: Builder, a: int, b: int) -> int:
     return e.reshape(y, kept if left or right else shape)
 
 
-def batch_norm(e: Builder) -> int:
+@asks("attribute.unsupported")
+def moments_fit(e: Builder) -> bool:
+    """Requires one type and an input of rank 2 or more in training mode, no mean and variance as
+    results in other modes and before opset 14."""
+    if not e.integer("training_mode"):
+        return not (e.wants(1) or e.wants(2))
+    alike = len({e.dtype(e.x(k)) for k in range(5)}) == 1
+    return e.version >= 14 and alike and e.rank() > 1
+
+
+def batch_norm(e: Builder) -> Any:
     """Builds BatchNormalization: x * s + bias - mean * s, where s = scale / sqrt(var + epsilon)."""
+    if e.integer("training_mode"):
+        return _trained(e)
     x = e.x()
     shape = (-1, *(1,) * (e.rank(x) - 2))
     known = [e.constant(e.x(k)) for k in range(1, 5)]
@@ -105,6 +118,22 @@ def batch_norm(e: Builder) -> int:
     factor = scale / np.sqrt(variance + e.number("epsilon", 1e-5))
     y = e.add("mul", x, e.const(factor.reshape(shape)))
     return e.add("add", y, e.const((bias - mean * factor).reshape(shape)))
+
+
+def _trained(e: Builder) -> list[int]:
+    """Builds a normalization by the mean and the variance of the batch; the other results are the
+    given ones moved towards these by 1 - momentum."""
+    axes, kept = e.index([0, *range(2, e.rank())]), e.number("momentum", 0.9)
+    mean = e.exact(e.add("mean", e.x(), axes, keep_dims=True))
+    away = e.exact(e.add("sub", e.x(), mean))
+    variance = e.exact(e.add("mean", e.add("mul", away, away), axes, keep_dims=True))
+    scale, bias = (e.reshape(e.x(k), e.shape(mean)[1:]) for k in (1, 2))
+    root = e.add("rsqrt", e.add("add", variance, e.number("epsilon", 1e-5)))
+    y = e.add("add", e.add("mul", away, e.add("mul", scale, root)), bias)
+    pairs = ((e.x(3), mean), (e.x(4), variance))
+    moved = (e.add("add", e.times(old, kept), e.times(e.reshape(new, (-1,)), 1 - kept))
+             for old, new in pairs)  # fmt: skip
+    return [y, *moved]
 
 
 def _open_batch_norm(e: Builder, shape: tuple[int, ...]) -> int:
