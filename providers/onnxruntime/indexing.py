@@ -38,6 +38,11 @@ DEPTH = needs(
     lambda e: bool(e.value(1).min() > 0),
     kind=Impossible,
 )
+PLACES = needs(
+    "dtype.unsupported",
+    "Indices of int32, int64 or float32.",
+    lambda e: e.dtype() in (*COUNTS, "f32"),
+)
 OFF_AND_ON = needs("shape.mismatch", "Two values (off, on).", lambda e: e.shape(e.x(2)) == (2,))
 WRITTEN = needs(
     "attribute.unsupported",
@@ -87,11 +92,15 @@ def eye(e: Builder) -> int:
 
 
 def one_hot(e: Builder) -> int:
-    """Builds OneHot, whose input 2 holds the values (off, on)."""
+    """Builds OneHot, whose input 2 holds the values (off, on). A fraction is no index."""
     indices, dtype = e.x(), e.dtype(e.x(2))
     axis = e.axis(e.integer("axis", -1), e.rank() + 1)
     off, on = parts(e, e.x(2), (1, 1))
     depth = e.index(e.value(1).reshape(-1))
+    if e.dtype() == "f32":
+        whole = e.add("cast", e.exact(indices), dtype="i32")
+        same = e.add("equal", e.add("cast", whole, dtype="f32"), indices, dtype="bool")
+        indices = e.add("where", same, whole, depth, dtype="i32")
     return e.add("one_hot", indices, depth, on, off, dtype=dtype, axis=axis, wraps=True)
 
 

@@ -115,7 +115,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Div", "div", (7, 14), TWO, derived=ew.raises, small=True, unsigned=True),
     row(
-        "Dropout", "reshape", (7, 22), "value ratio? training_mode!?", conditions.NOTHING_DROPPED,
+        "Dropout", "reshape", (7, 22), "value ratio? training_mode?", conditions.NOTHING_DROPPED,
         by=rearranging.dropout, gives="value mask", listed=BOTH,
     ),
     row(
@@ -249,7 +249,8 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Not", "logical_not", (1, 1)),
     row(
-        "OneHot", "one_hot", (9, 28), "index count like", indexing.DEPTH, indexing.OFF_AND_ON,
+        "OneHot", "one_hot", (9, 28), "places count like", indexing.PLACES, indexing.DEPTH,
+        indexing.OFF_AND_ON,
         by=indexing.one_hot,
     ),
     row("Or", "logical_or", (7, 7), TWO),

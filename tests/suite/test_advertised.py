@@ -14,7 +14,6 @@ from onnx import TensorProto, helper  # noqa: E402
 from conformance import advertised  # noqa: E402
 
 FLOAT, DOUBLE, INT64 = TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64
-BOOL = TensorProto.BOOL
 
 
 def model(
@@ -35,7 +34,7 @@ def judged(nodes: list[Any], kind: int = FLOAT, **inputs: tuple[int, list[Any] |
 ADD = [helper.make_node("Add", ["a", "b"], ["y"])]
 CAT = [helper.make_node("Concat", ["a", "b"], ["y"], axis=0)]
 SUM = [helper.make_node("ReduceSum", ["a", "b"], ["y"])]
-DROPOUT = [helper.make_node("Dropout", ["a", "", "b"], ["y"])]
+RANGE = [helper.make_node("Range", ["a", "a", "b"], ["y"])]
 
 
 def test_what_a_row_promises() -> None:
@@ -50,7 +49,7 @@ def test_what_a_row_promises() -> None:
         (CAT, FLOAT, (FLOAT, [1] * 8), (FLOAT, [1] * 8), ""),
         (CAT, FLOAT, (FLOAT, [1] * 9), (FLOAT, [1] * 9), "rank 9, rows have up to 8"),
         (ADD, FLOAT, (FLOAT, ["n"]), (FLOAT, [1]), "a shape that only a run tells"),
-        (DROPOUT, FLOAT, (FLOAT, [2]), (BOOL, []), "the row asks for a constant training mode"),
+        (RANGE, INT64, (INT64, []), (INT64, []), "the row asks for a constant delta"),
         (
             [helper.make_node("MaxPool", ["a"], ["y", "places"], kernel_shape=[1])],
             FLOAT, (FLOAT, [2]), (FLOAT, [2]), "2 outputs, the row has 1",

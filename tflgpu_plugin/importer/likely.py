@@ -201,6 +201,7 @@ LIKELY: Mapping[str, Likely] = {
     "limit": _limit,
     "paddings": _same(0),
     "pads": _same(0),
+    "ratio": _same(0),
     "repeats": _ratio,
     REGION: _region,
     "shape": _shape,
@@ -211,4 +212,5 @@ LIKELY: Mapping[str, Likely] = {
     "starts": _same(0),
     "steps": _same(1),
     "strides": _same(1),
+    "training_mode": _same(0),
 }

@@ -37,9 +37,7 @@ ROLES: Mapping[str, Role] = (
         Role(),
     )
     | dict.fromkeys(("zero_point", "zero_points", "mean", "variance", "low", "high"), Role())
-    | dict.fromkeys(
-        ("narrow_slope", "condition", "state", "past", "ratio", "training_mode"), Role()
-    )
+    | dict.fromkeys(("narrow_slope", "condition", "state", "past", "places"), Role())
     | {"channel_bias": Role(extents="list"), "padding_value": Role(extents="one")}
     | dict.fromkeys(("index", "mask"), Role(integer=True))
     | {"threshold": Role(extents="one")}
@@ -47,7 +45,10 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("shape", "axes", "count", "crops"), Role(decides=True))
     | dict.fromkeys(("first", "limit", "delta"), Role(decides=True))
     | dict.fromkeys(("starts", "ends", "steps"), Role(decides=True, clamps=True))
-    | dict.fromkeys(("pads", "factors", "roi_or_factors", "extents", "kernel"), Role(decides=True))
+    | dict.fromkeys(
+        ("pads", "factors", "roi_or_factors", "extents", "kernel", "ratio", "training_mode"),
+        Role(decides=True),
+    )
     | dict.fromkeys(("size", "sizes", "split", "begin", "end"), Role(True, "list"))
     | dict.fromkeys(("strides", "block"), Role(True, "list"))
     | dict.fromkeys(("start", "length", "order", "repeats"), Role(True, "axes"))

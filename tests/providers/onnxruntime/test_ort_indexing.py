@@ -58,6 +58,15 @@ def test_one_hot(kind: type, axis: int) -> None:
     check([one], {"i": index, "v": values, "d": depth}, ["y"])
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_one_hot_of_floats(told: bool) -> None:
+    """Fractions are no indices; a depth is truncated."""
+    index = np.array([0, -0.5, 2.7, -1, 4, 3, -4, -5, np.nan, np.inf, 1e30], np.float32)
+    held_, fed = {"d": np.array(4.7, np.float32)}, {"i": index, "v": np.array([3, 0], np.float32)}
+    one = node("OneHot", ["i", "d", "v"], ["y"], axis=0)
+    check([one], fed | (held_ if told else {}), ["y"], {} if told else held_)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_hardmax_takes_the_first_maximum(axis: int) -> None:
     x = np.random.default_rng(3).integers(0, 3, (3, 4, 5)).astype(np.float32)

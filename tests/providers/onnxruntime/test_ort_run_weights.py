@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tflgpu_plugin
 from tests.support.onnx_models import compare, cpu, model, node, places, session
 
 pytest.importorskip("onnx")
@@ -60,3 +61,41 @@ def test_operators_of_opset_6(op: str, count: int) -> None:
     ours = session(data)
     assert places(ours) == {op: "gpu"}
     compare(ours, cpu(data), fed)
+
+
+@pytest.mark.parametrize("momentum", [None, 0.5])
+@pytest.mark.parametrize("opset", [14, 15])
+@pytest.mark.parametrize("shape", [(4, 3, 5, 6), (7, 3), (2, 3, 4), (2, 3, 2, 3, 4)])
+def test_normalization_by_a_batch(
+    shape: tuple[int, ...], opset: int, momentum: float | None
+) -> None:
+    random, reads, results = np.random.default_rng(4), ["x", "s", "b", "m", "v"], ["y", "p", "q"]
+    given = {} if momentum is None else {"momentum": momentum}
+    fed = {"x": random.normal(2, 3, shape).astype(np.float32)}
+    fed |= {name: random.uniform(0.5, 2, 3).astype(np.float32) for name in reads[1:]}
+    one = node("BatchNormalization", reads, results, training_mode=1, **given)
+    data = model([one], {name: x.shape for name, x in fed.items()},
+                 dict.fromkeys(results), opset=opset)  # fmt: skip
+    ours = session(data)
+    assert places(ours) == {"BatchNormalization": "gpu"}
+    compare(ours, cpu(data), fed, 4e-6)
+
+
+def test_a_ratio_and_a_mode_of_a_run() -> None:
+    """A run that draws random numbers is the host's."""
+    kinds = {"t": np.dtype(np.bool_), "m": np.dtype(np.bool_)}
+    data = model([node("Dropout", ["x", "r", "t"], ["y", "m"], seed=3)],
+                 {"x": (4, 5), "r": (), "t": ()}, {"y": (4, 5), "m": (4, 5)}, opset=13,
+                 kinds=kinds)  # fmt: skip
+    ours, x = session(data), np.random.default_rng(4).normal(size=(4, 5)).astype(np.float32)
+    assert places(ours) == {"Dropout": "gpu"}
+    for ratio, training in ((0.5, False), (0.0, True), (0.0, False)):
+        fed = {"x": x, "r": np.float32(ratio), "t": np.bool_(training)}
+        compare(ours, cpu(data), {name: np.asarray(value) for name, value in fed.items()}, 0)
+    (partition,) = tflgpu_plugin.report(ours).partitions
+    assert partition.host_runs == 0
+    y, mask = ours.run(None, {"x": x, "r": np.array(0.5, np.float32), "t": np.array(True)})
+    np.testing.assert_array_equal(y, np.where(mask, 2 * x, 0))
+    assert 0 < mask.sum() < mask.size
+    (partition,) = tflgpu_plugin.report(ours).partitions
+    assert partition.host_runs == 1
