@@ -74,9 +74,10 @@ def conv(name: str, shape: tuple[int, ...], weights: tuple[int, ...], strides: T
 
 
 def turned(name: str, shape: tuple[int, ...], weights: tuple[int, ...], size: Three,
-           refused: bool = False, **attributes: Any) -> NodeCase:  # fmt: skip
-    """Returns a node case of transpose_conv_3d to this size."""
-    inputs = (Input(shape), constant(seeded(*weights)), constant(seeded(weights[0], seed=2)),
+           refused: bool = False, fed: bool = False, **attributes: Any) -> NodeCase:  # fmt: skip
+    """Returns a node case of transpose_conv_3d to this size; `fed` makes the weights an input."""
+    filters = Input(weights) if fed else constant(seeded(*weights))
+    inputs = (Input(shape), filters, constant(seeded(weights[0], seed=2)),
               constant(np.array([shape[0], *size, weights[0]]), "i32"))  # fmt: skip
     terms = weights[1] * weights[2] * weights[3] * weights[4]
     given = {"strides": (1, 1, 1), "activation": "none", **attributes}
@@ -99,6 +100,8 @@ NODES = [
            padding=(0, 0) * 3),
     turned("turned_groups", (2, 2, 3, 2, 6), (4, 2, 2, 2, 3), (4, 6, 4), strides=(2, 2, 2),
            padding=(0, 0) * 3),
+    turned("turned_fed", (1, 3, 4, 5, 3), (5, 2, 3, 2, 3), (8, 9, 8), dilations=(2, 1, 1),
+           strides=(2, 2, 1), padding=(0, 0, 0, 0, 0, 0), fed=True),
     turned("turned_too_large", (1, 2, 2, 2, 4), (4, 2, 2, 2, 4), (9, 4, 4), strides=(2, 2, 2),
            padding=(3, 0, 0, 0, 0, 0), refused=True),
     NodeCase("too_large", "conv_3d", (Input((1, 2, 2, 2, 3)), constant(seeded(4, 3, 3, 3, 3))),

@@ -118,9 +118,11 @@ CASES = CHANNELS + PADDING + STRIDES + OTHERS + CUSTOM + REFUSED
 
 def node(name: str, shape: tuple[int, ...], weights: tuple[int, ...], output: tuple[int, ...],
          strides: tuple[int, int], sides: tuple[int, ...],
-         dilations: tuple[int, int] = (1, 1)) -> NodeCase:  # fmt: skip
-    """Returns a node case with explicit padding (top, bottom, left, right), groups or dilation."""
-    inputs = (Input(shape), constant(seeded(*weights)), constant(seeded(weights[0], seed=2)),
+         dilations: tuple[int, int] = (1, 1), fed: bool = False) -> NodeCase:  # fmt: skip
+    """Returns a node case with explicit padding (top, bottom, left, right), groups or dilation;
+    `fed` makes the weights an input."""
+    filters = Input(weights) if fed else constant(seeded(*weights))
+    inputs = (Input(shape), filters, constant(seeded(weights[0], seed=2)),
               constant(output, "i32"))  # fmt: skip
     attributes = {"strides": strides, "padding": sides, "dilations": dilations,
                   "activation": "none"}  # fmt: skip
@@ -136,4 +138,17 @@ NODES = [
     node("depthwise", (2, 4, 5, 7), (7, 2, 2, 1), (2, 8, 10, 7), (2, 2), (0, 0, 0, 0)),
     node("aligned_groups", (1, 3, 4, 8), (8, 2, 3, 4), (1, 6, 8, 8), (2, 2), (0, 0, 0, 1)),
     node("dilated", (1, 4, 5, 3), (4, 3, 2, 3), (1, 11, 12, 4), (2, 2), (1, 1, 0, 0), (2, 3)),
+    *(
+        node(
+            f"dilated_fed_{h}_{w}",
+            (1, 4, 5, 3),
+            (4, 3, 2, 3),
+            (1, 11, 12, 4),
+            (2, 2),
+            (1, 1, 0, 0),
+            (h, w),
+            fed=True,
+        )
+        for h, w in ((2, 3), (1, 3), (2, 1))
+    ),
 ]

@@ -10,8 +10,6 @@ C]."""
 
 from __future__ import annotations
 
-from math import prod
-
 from tflgpu_plugin.ir import Graph, Node, NotConstant, Refusal, Shape, Target
 from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops import rounding
@@ -19,7 +17,7 @@ from tflgpu_plugin.ops.blocks import refuse_groups, shapes, work
 from tflgpu_plugin.ops.conv import FORMS, refuse
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, Weights
-from tflgpu_plugin.ops.transpose_conv import windows_of, work_back
+from tflgpu_plugin.ops.transpose_conv import spread, windows_of, work_back
 
 FIRST = (4, 0, 1, 2, 3)  # permutation from [KD, KH, KW, C, O] to filters first
 BACK = (3, 0, 1, 2, 4)  # the same for weights of transposed convolutions
@@ -44,14 +42,11 @@ def _decompose(steps: Decomposition, node: Node) -> bool:
 
 
 def _refuse_back(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires 5 dimensions, constant weights and shape, and a part of the full result."""
+    """Requires 5 dimensions, a constant shape, and a part of the full result."""
     x, weights, wanted = graph.shape(node.operand()), _filters(graph, node), _wanted(graph, node)
     if len(x) != 5 or len(weights) != 5 or wanted is None or len(wanted) != 5:
         said = "A transposed convolution of volumes needs 5 dimensions, and a constant shape."
         return Refusal("rank.unsupported", said)
-    if graph.constant(node.inputs[1]) is None:
-        said = "The weights of a transposed convolution of volumes must be constant."
-        return Refusal("constant.required", said)
     if min(*node.attributes["strides"], *wanted) < 1 or 0 in (*x, *weights):
         return Refusal(
             "shape.empty", f"An input of {list(x)} with weights of {list(weights)} has no result."
@@ -111,31 +106,21 @@ def _sides(graph: Graph, node: Node) -> tuple[int, ...]:
 
 def _decompose_back(steps: Decomposition, node: Node) -> bool:
     """Replaces the node by a convolution over the dilated input."""
-    data = steps.data(node.inputs[1])
-    assert data is not None
-    filters = data.transpose(BACK) if node.attributes.get("filters_last") else data
-    turned = steps.number(filters[:, ::-1, ::-1, ::-1])
+    weights, last = node.operand(1), node.attributes.get("filters_last")
+    data = steps.data(weights)
+    if data is not None:
+        filters = data.transpose(BACK) if last else data
+        turned = steps.number(filters[:, ::-1, ::-1, ::-1])
+    else:
+        first = steps.add("transpose", weights, perm=BACK) if last else weights
+        turned = steps.add("reverse", first, steps.indices([1, 2, 3]))
     x = node.operand()
     for axis, stride in enumerate(node.attributes["strides"], 1):
-        x = _spread(steps, x, axis, int(stride))
+        x = spread(steps, x, axis, int(stride))
     attributes = {k: v for k, v in node.attributes.items() if k != "filters_last"}
     attributes |= {"strides": (1, 1, 1), "padding": _sides(steps.graph, node)}
     steps.last("conv_3d", x, turned, node.inputs[2], **attributes)
     return True
-
-
-def _spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
-    """Inserts `stride - 1` zeros between the elements of an axis."""
-    shape = steps.shape(x)
-    if stride == 1 or shape[axis] == 1:
-        return x
-    outer, inner = prod(shape[: axis + 1]), prod(shape[axis + 1 :])
-    apart = steps.reshape(x, (outer, 1, inner))
-    zeros = steps.indices([[0, 0], [0, stride - 1], [0, 0]])
-    spread = (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :])
-    whole = steps.reshape(steps.add("pad", apart, zeros), spread)
-    used = (*shape[:axis], (shape[axis] - 1) * stride + 1, *shape[axis + 1 :])
-    return steps.add("slice", whole, steps.indices([0] * len(shape)), steps.indices(used))
 
 
 ATTRIBUTES = "strides[3]! padding[6]!=same|valid dilations[3] activation filters_last"

@@ -69,14 +69,10 @@ def windows_of(node: Node, extents: Shape, kernel: Shape) -> Shape:
 
 
 def _refuse_dilations(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires constant weights that are not too large when filled with zeros."""
+    """Requires weights that are not too large when filled with zeros."""
     dilations, (_, weights) = node.attributes.get("dilations", (1, 1)), operands(graph, node)
     if max(dilations) == 1:
         return None
-    if graph.constant(node.inputs[1]) is None:
-        return Refusal(
-            "constant.required", "The weights of a dilated transposed convolution must be constant."
-        )
     taps = prod((n - 1) * step + 1 for n, step in zip(weights[1:3], dilations, strict=True))
     if taps > MAX_LOOP_ROUNDS or 4 * taps * weights[0] * weights[3] > target.max_binding_bytes:
         said = f"Weights of {list(weights)} dilated by {list(dilations)} are too large."
@@ -118,15 +114,33 @@ def work_back(graph: Graph, node: Node) -> int:
 def decompose(steps: Decomposition, node: Node) -> bool:
     """Replaces dilated weights by larger ones with zeros."""
     steps_h, steps_w = node.attributes.get("dilations", (1, 1))
-    weights = steps.data(node.inputs[1])
-    if weights is None or steps_h == steps_w == 1:
+    if steps_h == steps_w == 1:
         return False
-    o, h, w, i = weights.shape
-    spread = np.zeros((o, (h - 1) * steps_h + 1, (w - 1) * steps_w + 1, i), np.float32)
-    spread[:, ::steps_h, ::steps_w] = weights
-    inputs = (node.inputs[0], steps.number(spread), *node.inputs[2:])
+    weights, data = node.operand(1), steps.data(node.inputs[1])
+    if data is None:
+        wider = spread(steps, spread(steps, weights, 1, steps_h), 2, steps_w)
+    else:
+        o, h, w, i = data.shape
+        zeros = np.zeros((o, (h - 1) * steps_h + 1, (w - 1) * steps_w + 1, i), np.float32)
+        zeros[:, ::steps_h, ::steps_w] = data
+        wider = steps.number(zeros)
+    inputs = (node.inputs[0], wider, *node.inputs[2:])
     steps.last(node.op, *inputs, **{**node.attributes, "dilations": (1, 1)})
     return True
+
+
+def spread(steps: Decomposition, x: int, axis: int, stride: int) -> int:
+    """Inserts `stride - 1` zeros between the elements of an axis."""
+    shape = steps.shape(x)
+    if stride == 1 or shape[axis] == 1:
+        return x
+    outer, inner = prod(shape[: axis + 1]), prod(shape[axis + 1 :])
+    apart = steps.reshape(x, (outer, 1, inner))
+    zeros = steps.indices([[0, 0], [0, stride - 1], [0, 0]])
+    longer = (*shape[:axis], shape[axis] * stride, *shape[axis + 1 :])
+    whole = steps.reshape(steps.add("pad", apart, zeros), longer)
+    used = (*shape[:axis], (shape[axis] - 1) * stride + 1, *shape[axis + 1 :])
+    return steps.add("slice", whole, steps.indices([0] * len(shape)), steps.indices(used))
 
 
 def padding_before(axis: int, extent: int, kernel: int, stride: int, node: Node) -> int:
