@@ -23,6 +23,7 @@ from . import (
     matmul_norm,
     narrow_integers,
     operand_shapes,
+    pooled_places,
     quantize,
     quantized,
     rearranging,
@@ -214,8 +215,8 @@ _ROWS: tuple[HostOp, ...] = (
         unsigned=True,
     ),
     row(
-        "MaxPool", "max_pool_2d", (1, 22), "value", *windows.POOL, image=True,
-        derived=windows.pooling, ceil_mode=False, gives="value", listed=BOTH,
+        "MaxPool", "max_pool_2d", (1, 22), "value", *windows.POOL, pooled_places.counted,
+        by=pooled_places.max_pool, gives="value index", listed=BOTH,
     ),
     row(
         "MaxRoiPool", "roi_max_pool", (1, 22), TWO, image_regions.BINS,

@@ -66,7 +66,7 @@ def _kernel(e: Builder) -> tuple[int, ...]:
     return e.of("weights")[2:] if "weights" in e.row.taken else e.integers("kernel_shape") or ()
 
 
-def _window(e: Builder) -> Window:
+def window_of(e: Builder) -> Window:
     """Returns the node's window over its input."""
     return window_over(e, e.of("value")[2:], _kernel(e))
 
@@ -130,12 +130,12 @@ def conv(e: Builder) -> int:
     deep = e.shape()[1] > 1 == e.of("weights")[1] and rank < 5
     order = (1, *range(2, rank), 0) if deep else (0, *range(2, rank), 1)
     op = "conv_3d" if rank == 5 else "depthwise_conv_2d" if deep else "conv_2d"
-    return _convolved(e, op, e.transpose(e.x(1), order), **_window(e).of_image.attributes)
+    return _convolved(e, op, e.transpose(e.x(1), order), **window_of(e).of_image.attributes)
 
 
 def conv_transpose(e: Builder) -> int:
     """Builds ConvTranspose: the full result, cropped by the padding."""
-    window, groups = _window(e), e.integer("group", 1)
+    window, groups = window_of(e), e.integer("group", 1)
     extents, pads = transposed(e)
     height = (1,) if len(extents) == 1 else ()
     size = e.index([e.shape()[0], *height, *extents, e.of("weights")[1] * groups])
@@ -170,7 +170,7 @@ def _regrouped(e: Builder, x: int, parts: Shape, order: tuple[int, ...], result:
 def transposed(e: Builder) -> tuple[Sequence[int], tuple[tuple[int, int], ...]]:
     """Returns (extents of a transposed convolution's result, pads). Pads are the (start, end) that
     are cropped from each axis of the full result, which includes output_padding."""
-    window, spatial = _window(e), e.of("value")[2:]
+    window, spatial = window_of(e), e.of("value")[2:]
     sizes = zip(spatial, window.strides, window.reach, _added(e), strict=True)
     full = [(extent - 1) * stride + reach + more for extent, stride, reach, more in sizes]
     auto, wanted = e.text("auto_pad", "NOTSET"), e.integers("output_shape")
@@ -220,7 +220,7 @@ def deform_conv(e: Builder) -> int:
 def _shifted(e: Builder, taps: int) -> int:
     """Returns the coordinates (x, y) at which the taps read the image, [batch * offset groups,
     taps, height, width, 2]."""
-    made, extents = _window(e), e.shape(e.x(2))[2:]
+    made, extents = window_of(e), e.shape(e.x(2))[2:]
     given = e.reshape(e.exact(e.x(2)), (-1, taps, 2, *extents))
     turned = e.add("reverse", e.transpose(given, (0, 1, 3, 4, 2)), e.index([4]))
     tap = np.indices(made.kernel).reshape(2, taps).T * made.dilations - np.array(made.pads)[:, 0]
@@ -231,7 +231,7 @@ def _shifted(e: Builder, taps: int) -> int:
 
 def pooling(e: Builder) -> dict[str, Any]:
     """Returns the attributes of a pooling op for the node's window."""
-    window = _window(e)
+    window = window_of(e)
     return {"window": window.kernel, **window.attributes}
 
 
@@ -259,7 +259,7 @@ def _sized(e: Builder) -> Refusal | None:
 
 def _within(e: Builder) -> Refusal | None:
     """Requires a window that is inside of the padded input."""
-    window = _window(e)  # the host reports an error, not an empty result
+    window = window_of(e)  # the host reports an error, not an empty result
     if all(left >= 0 for left, _ in window.slack):
         return None
     extents = ",".join(map(str, window.spatial))
@@ -268,14 +268,14 @@ def _within(e: Builder) -> Refusal | None:
 
 def _met(e: Builder) -> Refusal | None:
     """Requires windows that overlap the padded input."""
-    fits = all(left > -2 * stride for left, stride in _window(e).slack)
+    fits = all(left > -2 * stride for left, stride in window_of(e).slack)
     return None if fits else _too_large(e, "Calculated output dimension is negative.")
 
 
 def _too_large(e: Builder, words: str) -> Refusal:
     """Returns the refusal of a window that is larger than its input; `words` is the host's error
     message, which ours follows."""
-    window = _window(e)
+    window = window_of(e)
     padded = [n + sum(pads) for n, pads in zip(window.spatial, window.pads, strict=True)]
     return Impossible(
         "shape.window_too_large",
@@ -305,7 +305,7 @@ def _grouped(e: Builder) -> Refusal | None:
 def _certain(e: Builder) -> bool:
     """Requires no part of a window that is larger than the padded input."""
     # The host rounds towards zero, and pools the part of the window that is in the input.
-    slack = _window(e).slack
+    slack = window_of(e).slack
     return bool(e.integer("ceil_mode")) or all(n >= 0 or n % stride == 0 for n, stride in slack)
 
 
@@ -321,7 +321,7 @@ def _gapless(most: int) -> Condition:
     return needs(
         "host.ambiguous",
         "No auto_pad with strides larger than the window.",
-        lambda e: not _same(e) or max(_left(_window(e))) <= most,
+        lambda e: not _same(e) or max(_left(window_of(e))) <= most,
         "Implementations disagree about auto_pad with strides larger than the window.",
     )
 
@@ -332,7 +332,7 @@ def _places(e: Builder) -> bool:
     height, width], and channels that are divisible by the groups."""
     shifted, groups = e.integer("offset_group", 1), e.integer("group", 1)
     (batch, channels, *_), (filters, *_), taps = e.shape(), e.of("weights"), prod(_kernel(e))
-    extents = _window(e).places
+    extents = window_of(e).places
     whole = shifted > 0 and channels % shifted == 0 and filters % groups == 0
     masks = not e.has(4) or e.shape(e.x(4)) == (batch, shifted * taps, *extents)
     return whole and masks and e.shape(e.x(2)) == (batch, 2 * shifted * taps, *extents)
@@ -367,7 +367,7 @@ COVERED = needs(
     "No padding that is counted (count_include_pad) with a window that ends after it (ceil_mode).",
     lambda e: (
         not (e.integer("count_include_pad") and e.integer("ceil_mode"))
-        or all(n % stride == 0 for n, stride in _window(e).slack)
+        or all(n % stride == 0 for n, stride in window_of(e).slack)
     ),
     "Implementations disagree about the size of a window of {0} that ends after the padding.",
 )

@@ -51,8 +51,8 @@ def test_what_a_row_promises() -> None:
         (ADD, FLOAT, (FLOAT, ["n"]), (FLOAT, [1]), "a shape that only a run tells"),
         (RANGE, INT64, (INT64, []), (INT64, []), "the row asks for a constant delta"),
         (
-            [helper.make_node("MaxPool", ["a"], ["y", "places"], kernel_shape=[1])],
-            FLOAT, (FLOAT, [2]), (FLOAT, [2]), "2 outputs, the row has 1",
+            [helper.make_node("MaxPool", ["a"], ["y", "places", "more"], kernel_shape=[1])],
+            FLOAT, (FLOAT, [2]), (FLOAT, [2]), "3 outputs, the row has 2",
         ),
         (
             [helper.make_node("Shape", ["a"], ["s"]), helper.make_node("Identity", ["s"], ["y"])],
