@@ -26,8 +26,7 @@ LSTM = {"W": (1, 8, 3), "R": (1, 8, 2)}
 # Operator, the page's sentence, its inputs (a shape, or a constant), attributes with which a node
 # runs, and those with which it does not.
 SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = [
-    ("BatchNormalization", "Inference mode.",
-     {"x": (1, 2, 3), **{k: np.ones(2, np.float32) for k in "sbmv"}}, {}, {"training_mode": 1}),
+    ("GlobalLpPool", "A norm p of 1 or 2.", {"x": (1, 2, 3, 3)}, {"p": 1}, {"p": 3}),
     ("Cast", "Input and result of floats of 8 to 32 bits, bool,", {"x": (4,)}, {"to": 16},
      {"to": 11}),
     ("Resize", "No antialiasing except of height", {"x": (1, 1, 2, 2), "r": np.zeros(0, np.float32),
