@@ -1,9 +1,10 @@
-"""Builder of MaxPool with its second result: the places of the maxima in the input. Those of windows
-in which no number is above -infinity have no meaning, as in onnxruntime."""
+"""Builder of MaxPool with its second result: the places of the maxima in the input. Those of
+windows in which no number is above -infinity have no meaning, as in onnxruntime."""
 
 from __future__ import annotations
 
 from math import prod
+from typing import Literal
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def _places(e: Builder, window: Window) -> int:
     return e.reshape(found, (*shape[:2], *window.places))
 
 
-def _tables(window: Window, order: str) -> tuple[Array, Array]:
+def _tables(window: Window, order: Literal["C", "F"]) -> tuple[Array, Array]:
     """Returns the indices [tap, position] of the elements of one image: row by row, with one past
     the last in the padding, and in the `order` of the results."""
     axes = [
@@ -50,13 +51,14 @@ def _tables(window: Window, order: str) -> tuple[Array, Array]:
     ranges = [n for axis in axes for n in axis.shape]
     rank, which = len(axes), np.indices(ranges).reshape(2 * len(axes), -1)
     at = np.stack([axis[which[2 * k], which[2 * k + 1]] for k, axis in enumerate(axes)])
-    tap = np.ravel_multi_index(which[::2], window.kernel)
-    place = np.ravel_multi_index(which[1::2], window.places)
+    tap = np.ravel_multi_index(tuple(which[::2]), window.kernel)
+    place = np.ravel_multi_index(tuple(which[1::2]), window.places)
     inside = np.all((at >= 0) & (at < np.array(window.spatial).reshape(rank, 1)), 0)
     found = []
-    for way in ("C", order):
+    ways: tuple[Literal["C", "F"], ...] = ("C", order)
+    for way in ways:
         table = np.full((taps, count), prod(window.spatial))
-        held = at[:, inside]
+        held = tuple(at[:, inside])
         table[tap[inside], place[inside]] = np.ravel_multi_index(held, window.spatial, order=way)
         found.append(table)
     return found[0], found[1]

@@ -107,7 +107,9 @@ LSTM_BIAS, PEEPHOLES = rows(1, 16), rows(1, 6)
 BOUNDS: list[tuple[Node, str]] = [
     # Conditions of every node.
     (Node("Relu", (3,), bodies=["b"]), "operator.host_only"),
-    (pool(1, 2, 4, 4, outputs=("y", "i")), "output.unsupported"),
+    (pool(1, 2, 4, 4, outputs=("y", "i", "more")), "output.unsupported"),
+    (pool(1, 2, 4, 4, outputs=("y", "i"), ceil_mode=1), "attribute.unsupported"),
+    (pool(1, 2, 4, 4, outputs=("y", "i")), ""),
     (pool(1, 2, 4, 4, outputs=("y", None)), ""),
     (Node("Add", (3,), None), "input.missing"),
     (Node("Pad", (3,), ("i64", (2,))), ""),
@@ -119,7 +121,8 @@ BOUNDS: list[tuple[Node, str]] = [
     (Node("Mod", (3,), (3,), version=13), "attribute.unsupported"),
     (Node("Mod", (3,), (3,), version=28), ""),
     (Node("Mod", (3,), (3,), fmod=1), ""),
-    (Node("BatchNormalization", IMAGE, *CHANNELS, training_mode=1), "attribute.unsupported"),
+    (Node("BatchNormalization", IMAGE, *CHANNELS, training_mode=1), ""),
+    (Node("BatchNormalization", (2,), *[(1,)] * 4, training_mode=1), "attribute.unsupported"),
     (Node("Gemm", (2, 3), rows(2, 3, 4)), ROWS),
     (Node("Gemm", (2, 2, 3), rows(3, 4)), ROWS),
     (Node("Gemm", (3,), rows(3, 4)), ROWS),
