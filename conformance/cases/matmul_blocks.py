@@ -38,6 +38,8 @@ NODES = [
     case("rank_4", (2, 3, 5, 48), 10, bits=8),
     case("rank_5", (2, 1, 3, 5, 48), 10),
     case("long", (1, 4100), 5, 128),
+    case("long_rows", (3, 1100), 9, zeros=True),
+    case("long_rows_bits_8", (5, 2100), 6, 16, 8),
     case("block_48", (1, 96), 4, 48, refused=True),
     case("block_8", (1, 64), 4, 8, refused=True),
     case("bits_2", (1, 64), 4, 32, 2, refused=True),

@@ -42,6 +42,7 @@ GPU_SITES = {
     "winograd_input": 48,
     "winograd_output": 38,
     "stem": 23,
+    "matmul_blocks": 31,
     "sum_parts": 17,
     "depthwise": 29,
     "normalization": 32,

@@ -5,19 +5,16 @@
 //   bits    bits of a weight
 //   rows    rows of x per invocation
 //   zeros   there are zero points besides the scales
-//   shared  a team of 8 invocations splits the inputs of an output slice among them and adds the partial sums; otherwise each
-//           invocation computes a slice of its own
+//   team    invocations that split the inputs of an output slice among them and add the partial sums: 1, 8 or, on GPUs, more
+//   words   words of a unit, if they are loaded at once; 0: one after the other
 //   shuffled  the partial sums are added by shuffle, else through workgroup memory
 {% set slices = 8 // bits %}
-{% if shared %}{% include "team_total.wgsl" %}{% endif %}
+{% set teams = lanes // team %}
+{% if team > 1 %}{% include "team_total.wgsl" %}{% endif %}
+{% if team > 8 %}var<workgroup> totals: array<vec4f, {{ lanes // 8 }}>;{% endif %}
 {% include "each_group.wgsl" %}
-{% if shared %}
-  let lane = lid % 8u;
-  let slice = wi.x * {{ lanes // 8 }}u + lid / 8u;
-{% else %}
-  let lane = 0u;
-  let slice = wi.x * {{ lanes }}u + lid;
-{% endif %}
+  let lane = lid % {{ team }}u;
+  let slice = wi.x * {{ teams }}u + lid / {{ team }}u;
 {% for r in range(4) %}
   let row{{ r }} = min(4u * slice + {{ r }}u, p.outputs - 1u);
 {% endfor %}
@@ -26,7 +23,7 @@
   let x{{ m }} = n{{ m }} / p.x_pixels * p.in_slices * p.x_pixels + n{{ m }} % p.x_pixels;
   var y{{ m }} = vec4f(0.0);
 {% endfor %}
-  for (var unit = lane; unit < p.units; unit += {{ 8 if shared else 1 }}u) {
+  for (var unit = lane; unit < p.units; unit += {{ team }}u) {
 {% for m in range(rows) %}
     var sum{{ m }} = vec4f(0.0);
 {% endfor %}
@@ -34,8 +31,20 @@
 {% for r in range(4) %}
     let scale{{ r }} = load_scale(row{{ r }} * p.blocks + block);
 {% endfor %}
+{% if words %}
+{% for r in range(4) %}{% for n in range(words // 4) %}
+    let four{{ r }}_{{ n }} = bitcast<vec4u>(load_w((row{{ r }} * p.words + unit * {{ words }}u) / 4u + {{ n }}u));
+{% endfor %}{% endfor %}
+{% else %}
     let end = min((unit + 1u) * p.unit_words, p.used);
+{% endif %}
+{% for n in range(words or 1) %}
+{% if words %}
+    {
+      let word = unit * {{ words }}u + {{ n }}u;
+{% else %}
     for (var word = unit * p.unit_words; word < end; word++) {
+{% endif %}
 {% for j in range(slices) %}
       let s{{ j }} = {{ slices }}u * word + {{ j }}u;
 {% for m in range(rows) %}
@@ -43,7 +52,7 @@
 {% endfor %}
 {% endfor %}
 {% for r in range(4) %}
-      let bits{{ r }} = vec4u(load_w(row{{ r }} * p.words + word));
+      let bits{{ r }} = vec4u({{ "four%d_%d[%d]" % (r, n // 4, n % 4) if words else "load_w(row%d * p.words + word)" % r }});
 {% for j in range(slices) %}
       let w{{ r }}_{{ j }} = vec4f((bits{{ r }} >> vec4u({% for k in range(4) %}{{ (4 * j + k) * bits }}u{{ ", " if k < 3 }}{% endfor %})) & vec4u({{ 2 ** bits - 1 }}u)) - {{ "scale%d.y" % r if zeros else "p.middle" }};
 {% endfor %}
@@ -52,15 +61,22 @@
       sum{{ m }} += vec4f({% for r in range(4) %}dot(v{{ m }}_{{ j }}, w{{ r }}_{{ j }}){{ ", " if r < 3 }}{% endfor %});
 {% endfor %}
     }
+{% endfor %}
 {% for m in range(rows) %}
     y{{ m }} += sum{{ m }} * vec4f({% for r in range(4) %}scale{{ r }}{{ ".x" if zeros }}{{ ", " if r < 3 }}{% endfor %});
 {% endfor %}
   }
 {% for m in range(rows) %}
-{% if shared %}
+{% if team > 1 %}
   y{{ m }} = team_total(y{{ m }}, lid);
 {% endif %}
-  if ({{ "lane == 0u && " if shared }}slice < p.slices && wi.y * {{ rows }}u + {{ m }}u < p.rows) {
+{% if team > 8 %}
+  workgroupBarrier();
+  totals[lid / 8u] = y{{ m }};
+  workgroupBarrier();
+  y{{ m }} = {% for k in range(team // 8) %}{{ " + " if k }}totals[lid / {{ team }}u * {{ team // 8 }}u + {{ k }}u]{% endfor %};
+{% endif %}
+  if ({{ "lane == 0u && " if team > 1 }}slice < p.slices && wi.y * {{ rows }}u + {{ m }}u < p.rows) {
     let at = (n{{ m }} / p.x_pixels * p.y_slices + p.first_slice + slice) * p.x_pixels + n{{ m }} % p.x_pixels;
     store_y(at, epilogue_y(p.first_slice + slice), y{{ m }});
   }

@@ -7,12 +7,14 @@ operands but x are constants."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Geometry, Graph, Misfit, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops.blocks import Blocks
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.forms import Form, Forms, always
@@ -33,6 +35,9 @@ from tflgpu_plugin.ops.table import Op, unplanned
 LEAST = 16  # smallest block; blocks are powers of two
 UNIT = 32  # most numbers per iteration
 MOST_ROWS = {4: 2, 8: 4}  # rows per thread, by bits
+TEAM, FEW_UNITS = 8, 2  # threads that share an output's inputs at least; units of each at least
+STREAMING = 1 << 16  # threads that read weights as fast as memory gives them
+AT_ONCE = 2  # rows for which registers hold all words of a unit
 
 
 def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
@@ -157,19 +162,23 @@ def _lower_unpacked(b: BlockProduct) -> None:
 
 
 def _multiply(b: BlockProduct) -> None:
-    """Records a launch for each range of outputs whose weights fit a binding; a thread, or 8 that
-    share the inputs, computes some rows of x."""
+    """Records a launch for each range of outputs whose weights fit a binding; a thread, or a team
+    that shares the inputs, computes some rows of x."""
     low, node, x, inputs, outputs = b.low, b.node, b.x, b.inputs, b.outputs
     block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
-    rows, shared = x.batch * x.spatial, low.target.teams
+    rows = x.batch * x.spatial
     together = min(MOST_ROWS[bits], 1 << (rows - 1).bit_length())
     lanes = 8 if low.target.software else 64
     used, unit = -(-inputs * bits // 32), min(block, UNIT) * bits // 32
     units = -(-used // unit)
-    low.loops(node, -(-units // (8 if shared else 1)) * (unit + 2) + 1)
+    team = _team(low.target, units, -(-outputs // 4) * -(-rows // together))
+    low.loops(node, -(-units // team) * (unit + 2) + 1)
+    fits = together <= AT_ONCE and unit % 4 == 0 and not low.target.software
+    words = unit if fits else 0
     for first, last in low.fitting(outputs, row_bytes(low, node), "4 rows of weights are", 4):
         here, slices = slice(first, last), -(-(last - first) // 4)
         reads, parameters, variant = constant_blocks(low, node, here)
+        reads |= {"w": replace(reads["w"], view=4)} if words else {}
         low.dispatch(
             Kernel(
                 "matmul_blocks",
@@ -180,15 +189,31 @@ def _multiply(b: BlockProduct) -> None:
                     "first_slice": first // 4, "y_slices": -(-outputs // 4),
                 },
                 {
-                    **variant, "rows": together, "shared": shared, "lanes": lanes,
+                    **variant, "rows": together, "team": team, "lanes": lanes,
+                    "words": words,
                     "shuffled": low.target.shuffles,
                 },
             ),
             node,
             {"x": low.stored(node.operand()), **reads},
             {"y": node.outputs[0]},
-            (-(-slices // (lanes // 8 if shared else lanes)), -(-rows // together), 1),
+            (-(-slices // (lanes // team)), -(-rows // together), 1),
         )  # fmt: skip
+
+
+@chooses
+def _team(target: Target, units: int, slices: int) -> int:
+    """Returns how many threads share the inputs of an output slice: on GPUs as many as keep enough
+    of them busy, and each has a few units."""
+    found = TEAM if target.teams else 1
+    while (
+        not target.software
+        and 1 < found < WORKGROUP
+        and units >= 2 * found * FEW_UNITS
+        and 2 * found * slices <= STREAMING
+    ):
+        found *= 2
+    return found
 
 
 FORMS = Forms(
