@@ -373,6 +373,8 @@ PROVIDERS: dict[str, Sequence[str]] = {
     "diffusion": ("test_ort_diffusion",),
     "packed_attention": ("test_ort_packed",),
     "image_regions": ("test_ort_patches",),
+    "sequences": ("test_ort_sequences",),
+    "experts": ("test_ort_experts",),
     "windows": ("test_ort_patches",),
     "attention": ("test_ort_saved", "test_ort_scores"),
     "scaled_attention": ("test_ort_saved", "test_ort_scores"),
