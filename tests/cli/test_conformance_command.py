@@ -162,7 +162,13 @@ def test_a_run_without_a_report_names_none(tmp_path: Path, ended: Callable[..., 
     ended(4, write=False)
     result = invoke("--out", "r")
     assert result.exit_code == 2 and "Wrote" not in result.output
-    assert not (tmp_path / "r" / "report.json").exists()  # that of the earlier run
+    assert (tmp_path / "r" / "report.json").is_file()  # that of an earlier run stays
+
+
+def test_a_refused_request_leaves_no_folder(tmp_path: Path, ended: Callable[..., None]) -> None:
+    ended(4, write=False, said="ERROR: no op nosuch")
+    assert invoke("--op", "nosuch", "--out", "new").exit_code != 0
+    assert not (tmp_path / "new").exists()
 
 
 def test_json_is_all_that_goes_to_stdout(

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from conformance import host as hosts
 from tests.support import small_models
+from tests.support.signatures import joined
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.harness import hosts as found
 
@@ -63,3 +64,16 @@ def test_an_interpreter_and_a_compiled_model_behave_alike() -> None:
             host.allocate(made)
             results.append(found.invoked(made, values)[0])
         np.testing.assert_array_equal(*results)
+
+
+def test_signatures_that_do_not_run_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "two.tflite"
+    path.write_bytes(joined({name: small_models.one_partition() for name in ("first", "second")}))
+    result = CliRunner().invoke(main, ["compare", str(path)])
+    said = "has several signatures: first, second. Only its main graph runs here."
+    assert result.exit_code == 0 and said in result.stderr
+
+
+def test_a_host_that_is_spelled_wrongly() -> None:
+    with pytest.raises(found.NoHost, match=r"installed are: .*Did you mean 'litert'\?"):
+        found.host("litrt")

@@ -60,6 +60,8 @@ class Done:
 
     def bad(self) -> list[dict[str, Any]]:
         """Returns the records of the report that make the suite fail."""
+        if not self.counts:
+            return []
         records = _read(Path(self.report).with_suffix(".json")).get("records", [])
         return [one for one in records if one["outcome"] in BAD and not one.get("expected_refusal")]
 
@@ -74,11 +76,23 @@ def run(request: Request, out: int | None = None) -> Done:
             f"The conformance suite needs {', '.join(missing)}. "
             "Run: pip install 'tflgpu-plugin[conformance]'"
         )
+    report, fresh = request.out / "report.json", not request.out.exists()
     request.out.mkdir(parents=True, exist_ok=True)
-    (request.out / "report.json").unlink(missing_ok=True)
+    before = _written(report)
     status = _ended(request, out)
-    counts = _read(request.out / "report.json").get("counts", {})
+    if fresh and not any(request.out.iterdir()):
+        request.out.rmdir()  # what was asked for is not there
+    counts = _read(report).get("counts", {}) if _written(report) != before else {}
     return Done(status, str(request.out / "report.html"), dict(counts))
+
+
+def _written(report: Path) -> tuple[int, int] | None:
+    """Returns what tells a file from one that was written in its place; None without a file."""
+    try:
+        found = report.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_ino
 
 
 def _ended(request: Request, out: int | None) -> int:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from tflgpu_plugin.options import meant
+
 PACKAGES = {
     "tflite-runtime": "tflite_runtime",
     "ai-edge-litert": "ai_edge_litert",
@@ -139,7 +141,8 @@ def host(name: str | None = None) -> Host:
     fitting = [each for each in found if not misfit(each)]
     name = name.replace("_", "-") if name else (fitting or found)[0]
     if name not in found:
-        raise NoHost(f"The host {name} is not installed; installed are: {', '.join(found)}.")
+        near = meant(name, (*PACKAGES, COMPILED))
+        raise NoHost(f"The host {name} is not installed; installed are: {', '.join(found)}.{near}")
     if reason := misfit(name):
         raise NoHost(reason)
     return Host(name, import_host(PACKAGES[name] + ".interpreter"))

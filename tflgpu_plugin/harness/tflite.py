@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import tflgpu_plugin
+from tflgpu_plugin import log
 from tflgpu_plugin.harness import flatbuffer, flatbuffer_part, parts
 from tflgpu_plugin.harness.compare import FASTEST, JUDGES, Array, Running, judged, thinned
 from tflgpu_plugin.harness.hosts import THREADS, Host, Lacking, invoked
@@ -31,11 +32,16 @@ interpreter.invoke()
 
 def details(runner: Host, content: bytes, path: Path) -> list[dict[str, Any]]:
     """Returns the host's details of each input; the key `open` has its extents, None for dynamic
-    ones. Raises BadInput."""
+    ones. Warns of signatures whose graphs do not run here. Raises BadInput."""
     try:
-        found: list[dict[str, Any]] = runner.plain(content).get_input_details()
+        plain = runner.plain(content)
+        found: list[dict[str, Any]] = plain.get_input_details()
+        signatures = plain.get_signature_list()
     except (ValueError, RuntimeError) as error:
         raise BadInput(f"{runner.name} cannot read {path}: {error}") from error
+    if len(signatures) > 1:
+        names = ", ".join(signatures)
+        log.say(f"{path} has several signatures: {names}. Only its main graph runs here.")
     for one in found:
         extents = one["shape_signature"] if len(one["shape_signature"]) else one["shape"]
         one["open"] = tuple(None if n < 0 else int(n) for n in extents)

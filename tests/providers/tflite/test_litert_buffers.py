@@ -52,7 +52,9 @@ def test_a_buffer_of_an_earlier_shape_is_refused_when_it_is_too_small(
     inputs[0].write(picture(1, 16, 16, 3))
     with pytest.raises(RuntimeError):
         model.run_by_index(0, inputs, outputs)
-    assert "has 1024 bytes, but this run needs 4096. Make new buffers" in capfd.readouterr().err
+    assert (
+        "has 1024 bytes, but this run needs 4096. Make the buffers again" in capfd.readouterr().err
+    )
 
 
 def exponential(*shape: int) -> bytes:

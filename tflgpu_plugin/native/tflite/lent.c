@@ -28,7 +28,8 @@ static int find(const tg_kernel *kernel, tgl_context *context, const tgl_tensor 
                 tg_error *err) {
   if (kernel->delegate->lender->find(kernel->delegate->runtime, context, tensor, is_written, lent, err)) return 1;
   if (lent->bytes >= tensor->bytes) return 0;
-  return tgi_fail(err, "The buffer of tensor \"%s\" has %llu bytes, but this run needs %zu. Make new buffers after a resize.",
+  return tgi_fail(err, "The buffer of tensor \"%s\" has %llu bytes, but this run needs %zu. Make the buffers again: after a "
+                  "resize, or since this size is that of a run.",
                   tensor->name ? tensor->name : "", (unsigned long long)lent->bytes, tensor->bytes);
 }
 
