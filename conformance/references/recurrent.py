@@ -92,11 +92,14 @@ def _half(v: Array | None, k: int, axis: int = 0) -> Array | None:
 
 def both_ways(op: Layer) -> Layer:
     """Computes an op with `directions`: each half of the batch with its half of the weights (and of
-    the bias of a GRU), the second half reversed."""
+    the bias of a GRU), the second half reversed; and with `packed` recurrent weights."""
 
     @wraps(op)
     def directed(z: Array, r: Array, h: Array, *rest: Any, directions: int = 1,
-                 **given: Any) -> tuple[Array, ...]:  # fmt: skip
+                 packed: bool = False, **given: Any) -> tuple[Array, ...]:  # fmt: skip
+        if packed:  # [directions, input slice, row, lane]
+            rows = r.shape[0] * r.shape[2]
+            r = r.transpose(0, 2, 1, 3).reshape(rows, -1)[:, : h.shape[-1]]
         if directions == 1:
             return op(z, r, h, *rest, **given)
         axis = 1 - given.get("time_axis", 0)

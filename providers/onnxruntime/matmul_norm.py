@@ -123,7 +123,7 @@ def batch_norm(e: Builder) -> Any:
 def _trained(e: Builder) -> list[int]:
     """Builds a normalization by the mean and the variance of the batch; the other results are the
     given ones moved towards these by 1 - momentum."""
-    axes, kept = e.index([0, *range(2, e.rank())]), e.number("momentum", 0.9)
+    axes, kept = e.index([0, *range(2, e.rank())]), float(np.float32(e.number("momentum", 0.9)))
     mean = e.exact(e.add("mean", e.x(), axes, keep_dims=True))
     away = e.exact(e.add("sub", e.x(), mean))
     variance = e.exact(e.add("mean", e.add("mul", away, away), axes, keep_dims=True))

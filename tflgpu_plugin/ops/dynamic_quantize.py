@@ -8,11 +8,12 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, is_integer
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.reduce_forms import AHEAD, MAX_THREADS
 from tflgpu_plugin.ops.table import Op, elements
 
-PARTS, FEW_PARTS = 64, 4  # of the values, each with a workgroup, on GPUs and on software adapters
+PARTS, FEW_PARTS = 64, 4  # most of the values, each with a workgroup; on software adapters
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -33,7 +34,8 @@ def lower(low: Lowering, node: Node) -> None:
     """Records two launches: the range of each part of the values; the numbers."""
     x, shape = low.stored(node.operand()), low.geometry(node.operand())
     software = low.target.software
-    parts, threads = (FEW_PARTS, WORKGROUP) if software else (PARTS, MAX_THREADS)
+    threads = WORKGROUP if software else MAX_THREADS
+    parts = _parts(FEW_PARTS if software else PARTS, shape.vectors // threads)
     ahead = 1 if software else AHEAD // 2
     chunk = -(-shape.vectors // parts)
     low.loops(node, -(-chunk // threads) + threads.bit_length() + 2)
@@ -56,6 +58,14 @@ def lower(low: Lowering, node: Node) -> None:
     groups = (-(-shape.vectors // WORKGROUP), 1, 1)
     variant = {"scaled": len(node.inputs) > 1}
     low.dispatch(Kernel("dynamic_quantize", numbers, variant), node, reads, writes, groups)
+
+
+@chooses
+def _parts(most: int, full: int) -> int:
+    """Returns the number of parts, a power of two, if `full` workgroups have a vec4 per thread."""
+    while most > 1 and most > full:
+        most //= 2
+    return most
 
 
 OPS = (

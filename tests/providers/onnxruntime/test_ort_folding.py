@@ -59,7 +59,7 @@ def _outcomes(case: Any) -> Counter[bool]:
     node, names = _node(case), [value.name for value in case.model.graph.input]
     for inputs, outputs in case.sets:
         given = dict(zip(names, inputs, strict=True))
-        if any(isinstance(value, list) for value in given.values()):  # sequences
+        if any(isinstance(value, list) for value in (*given.values(), *outputs)):  # sequences
             continue
         arrays = [None if name is None else np.asarray(given[name]) for name in node.inputs]
         there = [array for array in arrays if array is not None]
