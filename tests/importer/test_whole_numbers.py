@@ -113,3 +113,19 @@ def test_casts_that_cut_stay() -> None:
     nodes = (Node(0, "cast", (X,), (WHOLE,)), Node(1, "cast", (WHOLE,), (REAL,)))
     graph = Graph(tensors, nodes, (X,), (REAL,))
     assert drop_casts(graph).nodes == nodes
+
+
+@pytest.mark.parametrize(
+    ("held", "made", "goes"),
+    [("i8", "i16", True), ("u8", "i16", True), ("i8", "u8", False), ("u8", "i8", False),
+     ("i16", "i8", False), ("i16", "u16", False)],
+)  # fmt: skip
+def test_casts_of_floats_that_cut_stay(held: str, made: str, goes: bool) -> None:
+    """Floats beyond the type saturate, while a cast of integers would keep their low bits."""
+    tensors = {
+        SUM: Tensor("held", (3,), held, quantization=NUMBERS), REAL: Tensor("real", (3,)),
+        WHOLE: Tensor("made", (3,), made, quantization=NUMBERS),
+    }  # fmt: skip
+    nodes = (Node(0, "cast", (SUM,), (REAL,)), Node(1, "cast", (REAL,), (WHOLE,)))
+    graph = Graph(tensors, nodes, (SUM,), (WHOLE,))
+    assert (drop_casts(graph).nodes != nodes) == goes

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Graph, Node, Tensor, quantization
+from tflgpu_plugin.ir import NUMPY_DTYPES, Graph, Node, Tensor, quantization
+from tflgpu_plugin.ops import stored_numbers
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 
@@ -15,7 +18,12 @@ def drop_casts(graph: Graph) -> Graph:
     found: dict[int, Node] = {}
     for number, node in enumerate(graph.nodes) if made else ():
         source = made.get(node.operand()) if ops.traits(node.op).converts else None
-        if source is not None and _kept(graph.tensors[source], graph.tensors[node.operand()]):
+        if source is None:
+            continue
+        held, between, result = (
+            graph.tensors[t] for t in (source, node.operand(), node.outputs[0])
+        )
+        if _kept(held, between) and not _saturates(held, between, result):
             found[number] = replace(node, inputs=(source,))
     if not found:
         return graph
@@ -30,3 +38,12 @@ def _kept(source: Tensor, between: Tensor) -> bool:
     and smaller integers do not."""
     wide = between.dtype in (source.dtype, "f32", *quantization.COUNTS)
     return wide and quantization.real(source)
+
+
+def _saturates(source: Tensor, between: Tensor, result: Tensor) -> bool:
+    """Whether a cast of floats to integers of 8 or 16 bits cuts off numbers of the source, of which
+    a cast from integers would keep the low bits."""
+    if between.dtype != "f32" or result.dtype not in stored_numbers.COUNTED:
+        return False
+    held, made = (np.iinfo(NUMPY_DTYPES[t.dtype]) for t in (source, result))
+    return held.min < made.min or held.max > made.max
