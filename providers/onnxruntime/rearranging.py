@@ -40,7 +40,7 @@ def dropout(e: Builder) -> list[int | None]:
     mask = e.host.outputs[1] if e.wants(1) else None
     if mask is None:
         return [same(e), None]
-    kept = e.const([e.version >= 12], NUMPY_DTYPES[e.values[mask].dtype])
+    kept = e.const(e.version >= 12, NUMPY_DTYPES[e.values[mask].dtype])
     return [same(e), e.add("expand", kept, e.index(e.shape()))]
 
 

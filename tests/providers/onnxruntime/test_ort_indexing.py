@@ -186,9 +186,10 @@ def test_array_feature_extractor_asks_for_an_axis_and_places() -> None:
 
 @pytest.mark.parametrize("opset", [7, 10, 11, 12, 13, 22])
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_mask_of_dropout(opset: int, kind: type) -> None:
+@pytest.mark.parametrize("shape", [(2, 3), ()])
+def test_mask_of_dropout(opset: int, kind: type, shape: tuple[int, ...]) -> None:
     """The mask of an inference: of floats in opset 7, of bools since then, and true since 12."""
-    x = held(2, 3, kind=np.int32).astype(kind)
+    x = held(*shape, kind=np.int32).astype(kind)
     made = np.dtype(kind if opset < 10 else np.bool_)
     kinds = {"x": x.dtype, "y": x.dtype, "mask": made}
     data = model([node("Dropout", ["x"], ["y", "mask"])], {"x": x.shape},
