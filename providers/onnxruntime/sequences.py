@@ -14,6 +14,7 @@ from .rearranging import joined, parts
 from .rows import row
 
 SEQUENCES = "It works on sequences of tensors, or on optional values."
+MOST_PARTS = 512  # of a split: each is a node, and planning takes the square of their number
 LISTS = Refusal(
     "operator.host_only",
     f"{SEQUENCES} Not all nodes that write and read its sequences are in one partition.",
@@ -103,6 +104,9 @@ def split(e: Builder) -> int:
     says whether they keep the axis."""
     shape, axis = e.shape(), e.axis(e.integer("axis"), e.rank())
     sizes = _sizes(e, shape[axis])
+    if len(sizes) > MOST_PARTS:
+        said = f"{len(sizes)} parts are more than {MOST_PARTS}."
+        raise Unsupported.of("shape.too_large", said)
     made = [*parts(e, e.x(), sizes, axis)]
     if not e.has(1) and not e.integer("keepdims", 1):
         made = [e.reshape(t, (*shape[:axis], *shape[axis + 1 :])) for t in made]

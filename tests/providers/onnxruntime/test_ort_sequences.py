@@ -83,6 +83,16 @@ def test_one_size_without_the_axis_is_the_hosts() -> None:
     assert placed(nodes, {"x": [3, 9]}, "y", force=1)["SplitToSequence"] == CPU
 
 
+@pytest.mark.parametrize(("rows", "where"), [(512, GPU), (513, CPU)])
+def test_many_parts_are_the_hosts(rows: int, where: str) -> None:
+    """Planning takes the square of their number."""
+    nodes = [
+        m.node("SplitToSequence", ["x"], ["s"], axis=0),
+        m.node("SequenceAt", ["s", "last"], ["a"]), m.node("Relu", ["a"], ["y"]),
+    ]  # fmt: skip
+    assert placed(nodes, {"x": [rows, 2]}, "y", force=1)["SplitToSequence"] == where
+
+
 def test_a_number_of_parts_that_a_run_decides() -> None:
     nodes = [
         m.node("SplitToSequence", ["x"], ["s"], axis=0, keepdims=0),
