@@ -74,6 +74,15 @@ def test_signatures_that_do_not_run_are_named(tmp_path: Path) -> None:
     assert result.exit_code == 0 and said in result.stderr
 
 
+def test_a_form_that_is_spelled_wrongly_is_no_difference(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFLGPU_WITHOUT", "winograd_rowz")
+    for host in ("litert", "ai-edge-litert"):
+        result = CliRunner().invoke(main, ["compare", str(file), "--host", host])
+        assert result.exit_code == 2 and "Did you mean 'winograd_rows'?" in result.stderr
+
+
 def test_a_host_that_is_spelled_wrongly() -> None:
     with pytest.raises(found.NoHost, match=r"installed are: .*Did you mean 'litert'\?"):
         found.host("litrt")

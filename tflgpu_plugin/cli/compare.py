@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tflgpu_plugin import engine
 from tflgpu_plugin.cli.given import inputs, options
 from tflgpu_plugin.frontend.reports import GPU, many
 from tflgpu_plugin.harness import bisect, repro, subjects
@@ -15,6 +16,7 @@ from tflgpu_plugin.harness.bisect import Bisection, Wrong
 from tflgpu_plugin.harness.compare import TOLERANCE, Comparison, Subject, compare
 from tflgpu_plugin.harness.inputs import Given, shapes_sentence
 from tflgpu_plugin.harness.repro import Repro
+from tflgpu_plugin.options import parse
 
 PASSED = 1  # timed runs; the times are not shown
 ROUNDS = 8  # searches for a workaround
@@ -92,6 +94,7 @@ def compared(request: Request) -> Found:
     if request.repro is not None:
         repro.refuse(request.repro, request.model)
     subject = subjects.opened(request.model, request.host, request.given)
+    engine.judge(parse(request.options))  # options that no node can run with are no difference
     found = _outputs(subject, request)
     if not request.bisection or not found.report.count(GPU):
         return Found(request.model.name, found, None, {})
