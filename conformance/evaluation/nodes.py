@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from inspect import Parameter, signature
 from math import prod
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from conformance.evaluation import steps
 from conformance.evaluation.numbers import (
+    SMALL,
     away,
     is_real,
     levels,
@@ -20,7 +22,16 @@ from conformance.evaluation.numbers import (
 )
 from conformance.references.truth import REFERENCES, padding
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import BFLOAT16, Array, Graph, Node, Tensor, bfloat16, quantization
+from tflgpu_plugin.ir import (
+    BFLOAT16,
+    NUMPY_DTYPES,
+    Array,
+    Graph,
+    Node,
+    Tensor,
+    bfloat16,
+    quantization,
+)
 from tflgpu_plugin.ops import quantization as quantize, svdf
 from tflgpu_plugin.ops.table import BIAS, Op
 
@@ -151,6 +162,8 @@ def _limited(op: str, value: Array, tensor: Tensor) -> Array:
 def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array]:
     """Returns the results without activation and epilogue ops."""
     row = ops.rows()[node.op]
+    if row.stored and any(_scaled(graph.tensors[t]) for t in (*node.reads, *node.outputs)):
+        return [_of_stored(graph, node, given)]
     if node.op == "quantize":
         return [_quantized(graph, node, given)]
     if node.op == "cast":
@@ -212,6 +225,30 @@ def _quantized(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array
     each = quantize.step(graph, node)
     value = np.asarray(given[0], np.float64)
     return steps.apply(graph, each, value, None)
+
+
+def _scaled(tensor: Tensor) -> bool:
+    """Whether the stored numbers of small integers differ from their values."""
+    held = quantization.parameters(tensor) if tensor.dtype in SMALL else (1.0, 0.0)
+    return held != (1.0, 0.0)
+
+
+def _of_stored(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:
+    """Computes an op with stored numbers: that of tensors without a scale."""
+    plain = {t: replace(graph.tensors[t], quantization=None) if _scaled(graph.tensors[t])
+             else graph.tensors[t] for t in (*node.reads, *node.outputs)}  # fmt: skip
+    numbers = []
+    for tensor, value in zip(node.inputs, given, strict=True):
+        if tensor is not None and value is not None and _scaled(graph.tensors[tensor]):
+            scale, zero = quantization.parameters(graph.tensors[tensor])
+            value = np.rint(value / scale) + zero
+        numbers.append(value)
+    (found,), result = _made(Graph.over(plain, node), node, numbers), graph.tensors[node.outputs[0]]
+    if not _scaled(result):
+        return found
+    scale, zero = quantization.parameters(result)
+    kind = np.iinfo(NUMPY_DTYPES[result.dtype])
+    return np.asarray((np.clip(found, kind.min, kind.max) - zero) * scale)
 
 
 def _cast(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:

@@ -16,6 +16,7 @@ import pytest
 from conformance.evaluation import feeds, graphs, nodes, passes, sources
 from conformance.evaluation.steps import STEPS
 from conformance.references.truth import REFERENCES
+from tests.support.evaluate import evaluate
 from tests.support.hand_graphs import GRAPHS
 from tests.support.net import Net
 from tflgpu_plugin import kernels, ops
@@ -232,3 +233,12 @@ def test_what_cannot_be_evaluated_after_a_pass_is_a_finding(what: str) -> None:
     checked = passes.check(graph, (kept, broken))
     assert checked.skipped == ""
     assert [found.rewrite for found in checked.findings][-1] == "broken"
+
+
+def test_casts_take_stored_numbers() -> None:
+    """1.0 is stored as 5, which stands for 1.5 in the result."""
+    held, made = Quantization((0.5,), (3,)), Quantization((0.25,), (-1,))
+    tensors = {0: Tensor("x", (1,), "i8", quantization=held),
+               1: Tensor("y", (1,), "i8", quantization=made)}  # fmt: skip
+    graph = Graph(tensors, (Node(0, "cast", (0,), (1,)),), (0,), (1,))
+    assert evaluate(graph, {0: np.array([1.0])})[1] == [1.5]
