@@ -102,7 +102,8 @@ def test_open_extents_of_either_host() -> None:
         {"name": "e", "shape": np.array([1]), "shape_signature": np.array([])},
     ]
     host: Any = SimpleNamespace(
-        name="", plain=lambda _: SimpleNamespace(get_input_details=lambda: told)
+        name="",
+        plain=lambda _: SimpleNamespace(get_input_details=lambda: told, get_signature_list=dict),
     )
     details += tflite.details(host, b"", Path())
     assert inputs.chosen(details) == {"a": [1, 3], "b": [1, 3]}

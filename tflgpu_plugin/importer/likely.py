@@ -18,6 +18,7 @@ from tflgpu_plugin.ir import Array, Shape
 
 TYPES = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "bool": np.bool_}
 INT32 = np.iinfo(np.int32)
+MAX_PIXELS = 1 << 20  # of an image that is guessed, since a plan takes memory for it
 REGION = "roi_or_factors"  # a region in newer definitions
 Likely = Callable[[Builder, int, Shape | None], Any]  # gives this many numbers for a node
 
@@ -118,7 +119,7 @@ def _extents(e: Builder, count: int, result: Shape | None) -> Sequence[int]:
     for places in _factors(e.shape()[-1], count) if windows else ():
         pairs = zip(places, windows, strict=True)
         found = [(n - 1) * step + 1 - padded for n, (padded, step, _) in pairs]
-        if min(found) > 0:
+        if min(found) > 0 and prod(found) <= MAX_PIXELS:
             return found
     return [1] * count
 
