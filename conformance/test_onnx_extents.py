@@ -22,7 +22,11 @@ Feeds = dict[str, Any]
 BATCHES = 8
 # Operators whose own kernels end the process where an extent is 0, or where there are no heads.
 # ALIVE are those of which no such run is theirs.
-DEADLY, HEADED, ALIVE = {"GRU", "LSTM", "STFT", "Unique"}, {"Attention"}, {"GRU", "LSTM"}
+DEADLY, HEADED, ALIVE = (
+    {"ConvTranspose", "GRU", "LSTM", "STFT", "Unique"},
+    {"Attention"},
+    {"GRU", "LSTM"},
+)
 # Operators whose own kernels leave results as the memory was: of a part without elements whose
 # other extents do not fit, and of sums of no products.
 UNWRITTEN = {"Concat", "ConvInteger", "MatMul", "MatMulInteger", "QLinearMatMul"}

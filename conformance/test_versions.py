@@ -23,7 +23,7 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.importer import support
 from tflgpu_plugin.runtime import adapter
 
-FOREIGN = "u32"  # a type of values that no row has
+FOREIGN = "f64"  # a type of values that no row has
 NEED_NON_FINITE = {"is_infinite", "is_nan"}  # all their cases are given an infinity or NaN
 # Types of a row that its operator cannot have in any TFLite host; the other frontend has them. Of
 # bfloat16 no interpreter takes or gives an array.

@@ -88,8 +88,8 @@ CASES = [
     cast("uint8_to_int32", Input((1, 4, 6, 3), "u8", low=0, high=256), "i32"),
     cast("int16_to_int64", Input((5, 9), "i16", low=-(2**15), high=2**15), "i64"),
     # A cast takes the numbers as they are stored.
-    cast("from_quantized", stored((3, 5), "u8", 0.1, 128), "f32", refused=True),
-    cast("to_quantized", Input((3, 5), high=100.0), "i8", refused=True,
+    cast("from_quantized", stored((3, 5), "u8", 0.1, 128), "f32"),
+    cast("to_quantized", Input((3, 5), high=100.0), "i8",
          output_quantization=scaled(0.5, 3)),
     *(bits(f"int32_{len(s)}_{s[-1]}", Input(s, "i32", low=-(2**31), high=2**31), "i32")
       for s in SHAPES),
@@ -123,6 +123,8 @@ CASES = [
       for scale in (1e-5, 2.0**-15, 0.0173, 1.0, 3.7)),
     quantize("int16_saturates", (1, 9, 9, 4), "i16", 1e-5, 0),
     quantize("int16_halves", (6, 5000), "i16", 0.5, 0, low=-16384.0, high=16384.0),
+    again("int32_to_int8", Input((1, 9, 50, 3), "i32", low=-9000, high=9000,
+                                 quantization=scaled(1e-3, 0)), "i8", 0.08, -9, 3),
     again("int16_to_int8", stored((1, 9, 50, 3), "i16", 3e-4, 0), "i8", 0.1, -9),
     again("int16_to_int8_saturates", stored((1, 9, 50, 3), "i16", 3e-4, 0), "i8", 0.01, 5),
     again("int16_to_int8_finer", stored((1, 9, 50, 3), "i16", 1.0, 0), "i8", 0.3, 5),
