@@ -1,10 +1,10 @@
 """Builds MoE: each row of the input goes through the `k` of several experts (two dense layers) that
 a router prefers, and their results are added with the router's shares as weights.
 
-All experts compute all rows, and shares of 0 drop what was not chosen; where few rows choose from
-many experts, the weights of the chosen ones are gathered instead. As in onnxruntime's CPU kernel,
-the last of equal experts is chosen, gelu is the tanh approximation, and use_sparse_mixer changes
-nothing."""
+All experts compute all rows, and what was not chosen, which may be infinite, counts as 0; where few
+rows choose from many experts, the weights of the chosen ones are gathered instead. As in
+onnxruntime's CPU kernel, the last of equal experts is chosen, gelu is the tanh approximation, and
+use_sparse_mixer changes nothing."""
 
 from __future__ import annotations
 
@@ -77,6 +77,9 @@ def moe(e: Builder) -> int:
         weights = e.reshape(e.transpose(dense, (1, 0)), (count, rows, 1))
     hidden = ACTIVATIONS[e.text("activation_type", "relu")](e, _dense(e, x, *layers[:2]))
     y = e.add("mul", _dense(e, hidden, *layers[2:]), weights)
+    if not axis:
+        unused = e.add("equal", weights, 0.0, dtype="bool")
+        y = e.add("where", unused, 0.0, y, dtype=e.dtype(y))
     return e.reshape(e.add("reduce_sum", y, e.index([axis]), keep_dims=False), e.shape())
 
 

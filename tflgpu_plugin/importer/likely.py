@@ -5,7 +5,7 @@ shapes does."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations
 from math import isqrt, prod
 from typing import Any
 
@@ -157,9 +157,12 @@ def _windows(e: Builder, count: int) -> list[tuple[int, int, int]]:
 
 def _factors(number: int, count: int) -> Iterator[tuple[int, ...]]:
     """Yields the ways to write a number as a product of `count` factors."""
+    if count == 1:
+        yield (number,)
+        return
     small = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
-    divisors = sorted({*small, *(number // n for n in small)})
-    yield from (found for found in product(divisors, repeat=count) if prod(found) == number)
+    for first in sorted({*small, *(number // n for n in small)}):
+        yield from ((first, *rest) for rest in _factors(number // first, count - 1))
 
 
 def _first(e: Builder, count: int, result: Shape | None) -> list[int]:

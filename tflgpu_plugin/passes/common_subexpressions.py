@@ -4,11 +4,12 @@ every layer."""
 from __future__ import annotations
 
 from collections.abc import Hashable
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import STORE, Graph, Node, renamed
+from tflgpu_plugin.ir import STORE, Array, Graph, Node, renamed
 from tflgpu_plugin.ir.symbolic import hashed
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -45,7 +46,7 @@ def _equal_constants(graph: Graph) -> dict[int, int]:
     """Returns the first constant with the same elements, for each constant that repeats one: some
     exporters write a table again for each layer."""
     found: dict[int, int] = {}
-    alike: dict[Hashable, list[int]] = {}
+    alike: dict[Hashable, dict[int, Array]] = {}
     for number, tensor in graph.tensors.items():
         data = tensor.data
         if data is None or tensor.quantization is not None or data.dtype == object:
@@ -53,15 +54,13 @@ def _equal_constants(graph: Graph) -> dict[int, int]:
         if data.nbytes > MOST:
             continue
         key = data.shape, tensor.dtype, str(data.dtype), tensor.wide, data.flat[:SAMPLE].tobytes()
-        others = alike.setdefault(key, [])
-        content = data.tobytes() if others else b""
-        for other in others:
-            held = graph.tensors[other].data
-            if held is not None and held.tobytes() == content:
-                found[number] = other
-                break
-        else:
-            others.append(number)
+        alike.setdefault(key, {})[number] = data
+    for group in (group for group in alike.values() if len(group) > 1):
+        first: dict[bytes, int] = {}
+        for number, data in group.items():
+            same = first.setdefault(blake2b(data.tobytes()).digest(), number)
+            if same != number:
+                found[number] = same
     return found
 
 

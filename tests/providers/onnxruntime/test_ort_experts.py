@@ -89,3 +89,19 @@ def test_what_the_host_refuses_stays(given: dict[str, Any]) -> None:
     """More choices than experts, and gates that are not interleaved."""
     with pytest.raises(Exception, match="MoE"):
         m.session(model(4, **given), force=1).run(None, feed(3, 4))
+
+
+@pytest.mark.parametrize("worst", [np.inf, np.nan])
+def test_experts_that_are_not_chosen_change_nothing(worst: float) -> None:
+    import onnx
+    from onnx import numpy_helper
+
+    made = onnx.load_from_string(model(4, k=2))
+    (bias,) = (each for each in made.graph.initializer if each.name == "b")
+    values = numpy_helper.to_array(bias).copy()
+    values[0] = worst
+    bias.CopyFrom(numpy_helper.from_array(values, "b"))
+    given = feed(5, 4)
+    given["p"][:, 0] = -9
+    assert np.isfinite(m.cpu(made.SerializeToString()).run(None, given)[0]).all()
+    same(made.SerializeToString(), given)
