@@ -31,7 +31,7 @@ LOGS = ROOT / "build/check"
 SHOWN = 400  # lines of the output of a step that failed
 LONGEST = 1500.0  # seconds that a step may take, about twice as long as the longest needs
 # The parts of a long step's tests that `daily` and `rest` run.
-SHARES = {"daily": "1/13", "rest": "2-13/13"}
+SHARES = {"daily": "1/16", "rest": "2-16/16"}
 NO_MARK = "not adapter and not cluster and not wheel"
 CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "tools", "examples")
 

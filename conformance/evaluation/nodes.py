@@ -222,9 +222,15 @@ def _stored_svdf(graph: Graph, node: Node, given: Sequence[Array | None]) -> lis
 
 
 def _quantized(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:
-    each = quantize.step(graph, node)
+    source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     value = np.asarray(given[0], np.float64)
-    return steps.apply(graph, each, value, None)
+    if quantization.is_integer(source):
+        scale, zero = quantization.parameters(source)
+        value = (value - zero) * scale
+    if quantization.is_integer(result):
+        scale, zero = quantization.parameters(result)
+        return np.asarray(np.rint(value / scale) + zero)
+    return steps.apply(graph, quantize.step(graph, node), value, None)
 
 
 def _scaled(tensor: Tensor) -> bool:

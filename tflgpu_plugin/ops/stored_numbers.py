@@ -82,9 +82,9 @@ def _low_bits(steps: Decomposition, made: int, dtype: str) -> int:
         return _exact(steps, "cast", made)
     if not quantization.is_integer(steps.editor.tensors[made]):
         known = steps.typed("bool", "equal", made, made)
-        made = steps.add("where", known, made, steps.number(kind.max))
-        made = steps.add("maximum", made, steps.number(kind.min))
-        made = steps.add("minimum", made, steps.number(kind.max))
+        made = _exact(steps, "where", known, made, steps.number(kind.max))
+        made = _exact(steps, "maximum", made, steps.number(kind.min))
+        made = _exact(steps, "minimum", made, steps.number(kind.max))
         return _exact(steps, "cast", steps.typed("i32", "cast", made))
     if held in quantization.UNSIGNED:
         made = steps.typed("i32", "cast", made)
@@ -96,8 +96,8 @@ def _low_bits(steps: Decomposition, made: int, dtype: str) -> int:
     return _exact(steps, "cast", made)
 
 
-def _exact(steps: Decomposition, op: str, tensor: int) -> int:
+def _exact(steps: Decomposition, op: str, *inputs: int) -> int:
     """Returns the result of a node as float32 that is never stored as float16."""
-    made = steps.typed("f32", op, tensor)
+    made = steps.typed("f32", op, *inputs)
     steps.editor.tensors[made] = replace(steps.editor.tensors[made], wide=True)
     return made
