@@ -1,4 +1,4 @@
-"""Scatter ops in numpy, one update after the other."""
+"""Scatter ops in numpy, one update after the other, and reductions of ranges of rows."""
 
 from __future__ import annotations
 
@@ -76,7 +76,19 @@ def _update_slice(x: Array, updates: Array, starts: Array, axis: int | None = No
     return y
 
 
+def _ranges(reduced: Callable[..., Array], empty: float) -> Callable[..., Array]:
+    def reference(x: Array, starts: Array, ends: Array) -> Array:
+        bounds = zip(np.ravel(starts).tolist(), np.ravel(ends).tolist(), strict=True)
+        rows = [x[int(start) : int(end)] for start, end in bounds]
+        nothing = np.full(x.shape[1:], empty)
+        return np.stack([reduced(part, axis=0) if len(part) else nothing for part in rows])
+
+    return reference
+
+
 REFERENCES: dict[str, Callable[..., Any]] = {
     "scatter_elements": _elements, "scatter_nd": _nd, "scatter_new": _new, "segments": _segments,
     "update_slice": _update_slice,
+    "range_sum": _ranges(np.sum, 0), "range_mean": _ranges(np.mean, 0),
+    "range_max": _ranges(np.max, -np.inf), "range_min": _ranges(np.min, np.inf),
 }  # fmt: skip

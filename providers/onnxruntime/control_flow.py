@@ -10,6 +10,7 @@ import numpy as np
 from tflgpu_plugin.ir import Refusal
 from tflgpu_plugin.providers import Builder, HostModel, Steps, Unsupported, not_unrolled, truth
 
+from .batched_loop import batched
 from .names import EP_NAME
 from .rearranging import cut, joined
 from .snapshot import Snapshot
@@ -19,7 +20,8 @@ PLACED = "onnxruntime runs it; the nodes of its bodies are placed one by one."
 
 def repeated(e: Builder) -> Refusal | None:
     """Requires a number of steps, or a condition of If, that is known before a run, and bodies
-    whose nodes all run on the GPU, number at most 1,024 over all steps, and do not pay alone."""
+    whose nodes all run on the GPU, number at most 1,024 over all steps, and do not pay alone. Steps
+    of Loop that only reduce rows of outer tensors, as in EmbeddingBag, may be any number."""
     alone = any(node.domain == EP_NAME for body in e.host.bodies for node in body.nodes)
     return Refusal("operator.host_only", PLACED) if alone or not e.host.bodies else None
 
@@ -33,7 +35,12 @@ def _finished(e: Builder, made: Sequence[int]) -> list[int | None]:
 
 
 def loop(e: Builder) -> list[int | None]:
-    """Builds Loop. Raises Unsupported."""
+    """Builds Loop: all steps at once, or one after the other. Raises Unsupported."""
+    try:
+        if not e.known_limit:
+            return [t if e.wants(k) else None for k, t in enumerate(batched(e))]
+    except Unsupported:
+        e.nodes.clear()
     try:
         return _loop(e)
     except Unsupported as reason:

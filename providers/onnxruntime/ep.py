@@ -16,7 +16,16 @@ from tflgpu_plugin import providers
 from tflgpu_plugin.ir import Refusal
 from tflgpu_plugin.providers import BuildError, Imported, Partition, callbacks, messages, native
 
-from . import compiled_shapes, context, ops, sequences, sessions, snapshot
+from . import (
+    batched_handlers,
+    batched_loop,
+    compiled_shapes,
+    context,
+    ops,
+    sequences,
+    sessions,
+    snapshot,
+)
 from .grouping import Grouping
 from .host import Host
 from .names import DROPPED
@@ -118,6 +127,9 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
         return
     if session.export and taken.parent:
         level.decide({node.id: context.BODY for node in taken.nodes})
+        return
+    if taken.repeated and batched_handlers.reduces_rows(taken):
+        level.decide({node.id: batched_loop.AT_ONCE for node in taken.nodes})
         return
     messages.warn_of_unknown_exclusions(
         session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.logged

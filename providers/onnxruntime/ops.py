@@ -197,7 +197,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Less", "less", (7, 13), TWO, makes=("bool",), small=True, unsigned=True),
     row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True, unsigned=True),
     row("Log", "log", (6, 13)),
-    row("Loop", "reshape", (1, 25), "value? condition? value*", control_flow.repeated,
+    row("Loop", "reshape", (1, 25), "value? condition? value?*", control_flow.repeated,
         by=control_flow.loop, bfloat16=True),
     row("LogSoftmax", "log_softmax", (1, 13), by=ew.over_axis()),
     row("LpNormalization", "lp_normalization", (1, 22), axis=-1, p=2),

@@ -38,7 +38,14 @@ SQUEEZED = needs(
 
 
 def _elements(e: Builder) -> list[int]:
-    return list(e.elements(e.x()) or ())
+    """Returns the tensors of a sequence. Raises Unsupported where their number is that of a run."""
+    found = list(e.elements(e.x()) or ())
+    if e.x() not in e.tensors.stacks:
+        return found
+    count, *shape = e.shape(found[0])
+    if is_symbolic((count,)) or count > MOST_PARTS:
+        raise Unsupported.of("dynamic.value", "The number of tensors follows from a run.")
+    return [e.reshape(t, shape) for t in parts(e, found[0], [1] * count, 0)]
 
 
 def construct(e: Builder) -> int:
@@ -87,7 +94,13 @@ def length(e: Builder) -> int:
 
 def concat(e: Builder) -> int:
     """Builds ConcatFromSequence."""
-    found, new = _elements(e), bool(e.integer("new_axis"))
+    new = bool(e.integer("new_axis"))
+    if e.x() in e.tensors.stacks and e.integer("axis") == 0:
+        (whole,) = e.elements(e.x()) or ()
+        count, *shape = e.shape(whole)
+        merged = (count, *shape) if new else (count * shape[0], *shape[1:])
+        return e.reshape(whole, merged)
+    found = _elements(e)
     if not found:
         raise Unsupported.of("shape.empty", "The sequence has no tensors.")
     axis = e.axis(e.integer("axis"), e.rank(found[0]) + new)

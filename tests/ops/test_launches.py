@@ -60,6 +60,7 @@ LSTM = ((3, 5), (3, 6), held(24, 11), held(24), (3, 6))
         ("lrn", (X,), {"size": 5}, [(40, 1, 1)]),
         ("transpose", (X,), {"perm": (0, 2, 1, 3)}, [(40, 1, 1)]),
         ("reverse_sequence", (X, [2, 1]), {"batch_axis": 0, "time_axis": 1}, [(40, 1, 1)]),
+        ("range_sum", ((30, 90), [0, 4, 9], [4, 9, 30]), {}, [(2, 1, 1)]),  # 3 x 23 results
         ("softmax", (X,), BETA, [(14, 1, 1)]),  # 840 pixels
         ("standardize", (X,), EPSILON, [(14, 1, 1)]),
         ("standardize", ((2, 5, 64),), EPSILON, [(2, 1, 1)]),  # 8 threads for a row

@@ -32,7 +32,10 @@ HOSTS_TABLES = {
 # The functions by which builders add nodes.
 ADDED_BY = {
     *(f"tflgpu_plugin.importer.{name}" for name in ("arithmetic", "builder", "building")),
-    "tflgpu_plugin.providers.onnxruntime.narrow",
+    *(
+        f"tflgpu_plugin.providers.onnxruntime.{name}"
+        for name in ("narrow", "batched_handlers", "batched_loop", "batched_steps")
+    ),
 }
 # Words of other things than ops.
 WORDS = {

@@ -288,6 +288,10 @@ CASES: list[tuple[partial[Refusal | None], str | None]] = [
     (asks("gather_nd", IMAGE, [[0]] * 4, batch=2), "shape.mismatch"),
     (asks("gather_nd", IMAGE, [[0]] * 4, batch=-1), "shape.mismatch"),
     (asks("gather_nd", (4, 0), Told("i32", 1, 1)), "shape.unsupported"),
+    # range_reduce
+    (asks("range_sum", IMAGE, [0, 1], [1, 3]), None),
+    (asks("range_sum", IMAGE, [0, 1], [1]), "shape.mismatch"),
+    (asks("range_max", Told("i32", 4, 3), [0, 1], [1, 3]), "dtype.unsupported"),
     # reverse_sequence
     (asks("reverse_sequence", IMAGE, [0, 6, 3, 1], batch_axis=0, time_axis=1), None),
     (asks("reverse_sequence", IMAGE, [0, 7, 3, 1], batch_axis=0, time_axis=1), "constant.invalid"),

@@ -73,6 +73,7 @@ NO_MEANING: Mapping[str, set[str]] = {
     "No exporter is known to write it over constants.": {
         *("batch_to_space", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "dilate"),
         *("gather_elements", "is_infinite", "is_nan", "leaky_relu", "left_shift", "max_unpool"),
+        *("range_max", "range_mean", "range_min", "range_sum"),
         *("prelu", "relu", "relu6", "relu_n1_to_1", "reverse_sequence", "right_shift", "shrink"),
         *("space_to_batch", "squared_difference", "thresholded_relu", "update_slice"),
     },

@@ -51,7 +51,7 @@ def of_kind(kind: str) -> set[str]:
             SUMS
             | OF_GROUPS
             | {"softmax", "standardize", "standardize_groups", "decision_trees"}
-            | {"squared_distances"},
+            | {"squared_distances", "range_sum", "range_mean", "range_max", "range_min"},
         ),
         (
             "movement",
@@ -79,6 +79,7 @@ def test_what_takes_steps_behind_it(kind: str, fusing: set[str]) -> None:
 def test_what_may_pass_float16() -> None:
     sums = SUMS | OF_GROUPS | SCATTERS | {"cumsum", "cumprod", "reduce_log_sum_exp"} | SPECTRA
     sums |= {"decision_trees", "squared_distances"}
+    sums |= {"range_sum", "range_mean", "range_max", "range_min"}
     assert where(lambda row: row.accumulates) == sums
     small = {"softmax", "lstm_full", "instance_normalization", "layer_normalization"}
     small |= {"average_pool_2d", "lp_pool", "resize", "resize_bilinear", "grid_sample"}
@@ -149,6 +150,8 @@ def test_what_becomes_of_errors() -> None:
         *(
             "squeeze_excite",
             "average_pool_2d",
+            "range_mean",
+            "range_sum",
             "mean",
             "reduce_sum",
             "reduce_sum_square",

@@ -322,6 +322,12 @@ class Builder(NodeReader):
         self.tensors.sequences[made] = tuple(elements)
         return made
 
+    def stack(self, tensor: int) -> int:
+        """Returns a value that is the list of the parts of a tensor along its first axis."""
+        made = self.sequence([tensor])
+        self.tensors.stacks.add(made)
+        return made
+
     def counted(self, tensor: int, axis: int, count: int) -> int:
         """Marks the tensor as valid only for its first n indices along `axis`, where n is the value
         of the tensor `count` after a run. Returns the tensor."""

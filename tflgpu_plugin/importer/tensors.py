@@ -23,7 +23,8 @@ class Tensors:
     """The tensors of a graph that is being built, by id. Ids have this `mark` instead of a
     reference to the table, which would keep constants alive. `shared` are constants by key.
     `offsets` has (another integer, number) for integers that are the sum of these two, and
-    `sequences` the tensors of values that are lists of tensors."""
+    `sequences` the tensors of values that are lists of tensors. Those in `stacks` have one tensor,
+    whose first axis counts the tensors of the list."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
@@ -31,6 +32,7 @@ class Tensors:
     next: int = 0
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     sequences: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    stacks: set[int] = field(default_factory=set)
 
     @cached_property
     def graph(self) -> Graph:

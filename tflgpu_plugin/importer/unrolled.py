@@ -125,6 +125,8 @@ class Steps:
         """Returns the tensors of each value that is a list of tensors, by keys that stand for them
         in a graph."""
         sequences = self.e.tensors.sequences
+        if not self.e.tensors.stacks.isdisjoint(held.values()):
+            raise not_unrolled("it reads a sequence that another loop makes")
         return {
             key: {f"{key}\0{k}": element for k, element in enumerate(sequences[t])}
             for key, t in held.items()

@@ -27,6 +27,7 @@ FAMILIES = (
     "wide_total",
     "softmax",
     "reduce",
+    "range_reduce",
     "group_moments",
     "scan",
     "reverse_sequence",

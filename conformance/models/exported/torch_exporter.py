@@ -30,7 +30,7 @@ FUSED = {"bert": "bert", "roberta": "bert", "distilbert": "bert", "vit": "vit",
          "whisper_encoder": "bart", "llama": "gpt2", "unet_2d_condition": "unet"}  # fmt: skip
 OLDER = ("text_bert", "text_gpt2", "image_vit", "image_convnext", "image_segformer",
          "torch_lstm_tagger", "torch_gru_tagger", "torch_unet",
-         "torch_detector", "image_mobilenetv2", "rtdetr", "rtdetrv2", "dfine",
+         "torch_recommender", "torch_detector", "image_mobilenetv2", "rtdetr", "rtdetrv2", "dfine",
          *speech_models.RECIPES)  # fmt: skip
 BATCH, LENGTH = (0,), (0, 1)  # the dynamic axes
 OPEN = {

@@ -137,6 +137,25 @@ def networks() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
         def forward(self, x: Any) -> Any:
             return self.body(x)
 
+    class Recommender(nn.Module):
+        """Numbers and bags of categories, and the products of their vectors (DLRM)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.tables = nn.ModuleList(
+                nn.EmbeddingBag(50, 16, mode=mode) for mode in ("sum", "mean", "sum")
+            )
+            self.below = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU())
+            self.above = nn.Sequential(nn.Linear(22, 32), nn.ReLU(), nn.Linear(32, 1))
+
+        def forward(self, numbers: Any, places: Any, offsets: Any) -> Any:
+            below = self.below(numbers)
+            bags = [table(places[k], offsets[k]) for k, table in enumerate(self.tables)]
+            each = torch.stack([below, *bags], 1)
+            products = torch.bmm(each, each.transpose(1, 2))
+            first, second = torch.tril_indices(4, 4, -1)
+            return self.above(torch.cat([below, products[:, first, second]], 1)).sigmoid()
+
     def made(build: Callable[[], Any], **inputs: Callable[[], Any]) -> Callable[[], Any]:
         def recipe() -> tuple[Any, dict[str, Any]]:
             torch.manual_seed(0)
@@ -165,5 +184,8 @@ def networks() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
         "attending": made(Attending, x=lambda: torch.rand(1, 10, 32)),
         "indexed": made(Indexed, x=lambda: torch.rand(2, 6, 8) - 0.5,
                         at=lambda: torch.randint(0, 6, (2, 4, 8))),
+        "recommender": made(Recommender, numbers=lambda: torch.rand(6, 8),
+                            places=lambda: torch.randint(0, 50, (3, 11)),
+                            offsets=lambda: torch.tensor([[0, 2, 2, 5, 9, 10]] * 3)),
         "volume": made(Volume, x=lambda: torch.rand(1, 2, 8, 8, 8)),
     }  # fmt: skip

@@ -1,0 +1,232 @@
+"""The values of all steps of a loop whose steps do not depend on each other. A tensor of a step
+becomes one with an axis of steps in front, and rows from one bound of a step to another are rows of
+the whole tensor until they are reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tflgpu_plugin.ir import Array
+from tflgpu_plugin.ir.symbolic import integer
+from tflgpu_plugin.providers import Builder, HostModel, HostNode, not_unrolled
+
+MOST_NODES = 256  # of a body
+MOST_KNOWN = 64  # elements of values that are computed before a run
+COUNTS = ("i32", "i64")
+TYPES = ("f32", *COUNTS, "bool")  # of a body's constants
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A tensor that is the same in all steps."""
+
+    tensor: int
+
+
+@dataclass(frozen=True)
+class Count:
+    """The number of the step plus `more`, as a tensor of this rank with one element."""
+
+    more: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class Each:
+    """A tensor of each step: [steps, its shape]."""
+
+    tensor: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """In each step, the rows of a tensor from one bound to another; the bounds are [steps]."""
+
+    tensor: int
+    start: int
+    end: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return self.start, self.end
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A sequence to which each step adds its tensor; None: as it is before the step."""
+
+    tensor: int | None
+
+
+@dataclass(frozen=True)
+class Below:
+    """Whether the number of the step is below another one; both are scalars."""
+
+    number: Count
+    end: Fixed
+
+
+Value = Fixed | Below | Count | Each | Rows | Listed
+Scope = Mapping[str, Value]
+Handler = Callable[["Batch", "Visit"], Value]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A node of a graph, with its inputs and the values around it."""
+
+    body: HostModel
+    node: HostNode
+    given: Sequence[Value | None]
+    scope: Scope
+
+    def known(self, batch: Batch, position: int) -> tuple[int, ...] | None:
+        """Returns an input that is a list of integers, None where it is absent."""
+        value = self.given[position] if position < len(self.given) else None
+        if value is None:
+            return None
+        data = batch.e.constant(value.tensor) if isinstance(value, Fixed) else None
+        if data is None:
+            raise not_unrolled(f"{self.node.op} in its body has axes of a run")
+        return tuple(map(integer, data.reshape(-1)))
+
+    def listed(self, batch: Batch, name: str, position: int) -> tuple[int, ...] | None:
+        """Returns the same, or in older versions of an operator the attribute `name`."""
+        found: Any = self.node.attributes.get(name)
+        return self.known(batch, position) if found is None else tuple(map(int, found))
+
+
+@dataclass
+class Batch:
+    """All steps of a loop of `e`, whose nodes have the handlers that `handler` returns. `reduces`:
+    rows have been reduced. `bounds` are the tensors of bounds of rows so far."""
+
+    e: Builder
+    steps: int
+    handler: Callable[[Batch, HostNode], Handler]
+    reduces: bool = False
+    bounds: dict[Value, int] = field(default_factory=dict)
+
+    def walk(self, body: HostModel, wanted: Sequence[str], scope: Scope) -> list[Value]:
+        """Returns the values `wanted` of a graph whose inputs and outer values are in `scope`.
+        Raises Unsupported."""
+        if len(body.nodes) > MOST_NODES:
+            raise not_unrolled(f"its body has more than {MOST_NODES} nodes")
+        found, needed = dict(scope), _cone(body, wanted)
+        for node in body.nodes:
+            if node.id not in needed:
+                continue
+            if len(node.writes) != 1:
+                raise not_unrolled(f"{node.op} in its body has several results")
+            given = [None if key is None else self.value(body, key, found) for key in node.inputs]
+            visit = Visit(body, node, given, found)
+            found[node.writes[0]] = self.handler(self, node)(self, visit)
+        return [self.value(body, key, found) for key in wanted]
+
+    def value(self, body: HostModel, key: str, scope: Scope) -> Value:
+        """Returns a value that a node of a graph reads."""
+        stated = body.values.get(key)
+        data = None if stated is None or stated.default else stated.data
+        if stated is not None and data is not None:
+            if stated.dtype not in TYPES:
+                raise not_unrolled("a constant of its body has another type")
+            named = ("batched", id(body.values), key)
+            return Fixed(self.e.tensors.constant(named, key, lambda: data))
+        if key in scope:
+            return scope[key]
+        if key not in self.e.captured:
+            raise not_unrolled("its body reads a value that the loop is not given")
+        return Fixed(self.e.captured[key])
+
+    def run(self, visit: Visit, *inputs: int) -> int:
+        """Returns the result of a node for other inputs. Raises Unsupported."""
+        node, e = visit.node, self.e
+        row, limit = e.table.row(node), 0
+        if all(self.number(t) is not None for t in inputs) or row is None or row.build is None:
+            row, limit = e.table.arithmetic.get(node.title, row), MOST_KNOWN
+        if row is None or row.build is None:
+            raise not_unrolled(f"it has {node.op}")
+        seen = replace(
+            e, host=node, row=row, inputs=inputs, values=visit.body.values, known_limit=limit
+        )
+        made = row.build(seen)
+        return made if isinstance(made, int) else made[0]
+
+    def number(self, tensor: int) -> Array | None:
+        """Returns the value of a tensor of few elements that is known before a run, else None."""
+        data = self.e.constant(tensor)
+        return data if data is not None and data.size <= MOST_KNOWN else None
+
+    def each(self, value: Value) -> int:
+        """Returns a value of each step as [steps, its shape]."""
+        e = self.e
+        if isinstance(value, Each):
+            return value.tensor
+        if isinstance(value, Count):
+            count = e.add("cast", e.counting(self.steps, value.more), dtype="i64")
+            return e.reshape(count, (self.steps, *(1,) * value.rank))
+        if isinstance(value, Below):
+            ends = self.each(value.end)
+            return e.add("less", self.each(value.number), ends, dtype="bool")
+        if isinstance(value, Fixed):
+            shape = e.shape(value.tensor)
+            return e.add("expand", self.ahead(value, len(shape)), e.index((self.steps, *shape)))
+        raise not_unrolled("its steps return tensors of different shapes")
+
+    def ahead(self, value: Value, rank: int) -> int:
+        """Returns the same, or [1, shape] for all steps, with ones before a shape of a smaller
+        rank, as in broadcasting."""
+        e = self.e
+        tensor = value.tensor if isinstance(value, Fixed) else self.each(value)
+        first, *shape = (1, *e.shape(tensor)) if isinstance(value, Fixed) else e.shape(tensor)
+        return e.reshape(tensor, (first, *(1,) * (rank - len(shape)), *shape))
+
+    def rank(self, value: Value) -> int:
+        if isinstance(value, Count):
+            return value.rank
+        if isinstance(value, Below):
+            return 0
+        if isinstance(value, Listed):
+            raise not_unrolled("it computes with a sequence")
+        return self.e.rank(value.tensor) - isinstance(value, Each)
+
+    def bound(self, value: Value | None) -> int:
+        """Returns a bound of rows, one number in each step, as [steps]."""
+        if value is None or isinstance(value, Rows | Listed | Below):
+            raise not_unrolled("its bounds of rows are no numbers")
+        if value not in self.bounds:
+            self.bounds[value] = self._bound(value)
+        return self.bounds[value]
+
+    def _bound(self, value: Value) -> int:
+        e = self.e
+        known = e.constant(value.tensor) if isinstance(value, Fixed) else None
+        if known is not None and known.size == 1:
+            one = e.index([integer(known.reshape(-1)[0])])
+            return e.add("expand", one, e.index((self.steps,)))
+        return e.reshape(self.each(value), (self.steps,))
+
+    def after(self, start: Value, made: Value) -> int:
+        """Returns a carried value after the last step. Raises Unsupported where a step computes it
+        from that of the step before."""
+        if isinstance(start, Fixed) and made == start:
+            return start.tensor
+        if isinstance(start, Count) and made == Count(start.more + 1, start.rank):
+            return self.e.const(np.full((1,) * start.rank, start.more + self.steps), np.int64)
+        if isinstance(start, Listed) and isinstance(made, Listed) and made.tensor is not None:
+            return self.e.stack(made.tensor)
+        raise not_unrolled("its steps depend on each other")
+
+
+def _cone(body: HostModel, wanted: Iterable[str]) -> set[int]:
+    """Returns the nodes from which values follow."""
+    found, keys = set[int](), {*wanted}
+    for node in reversed(body.nodes):
+        if not keys.isdisjoint(node.writes):
+            found.add(node.id)
+            keys |= {*node.reads}
+    return found
