@@ -20,6 +20,7 @@ from . import (
     operand_shapes,
     packed_attention,
     quantized,
+    quantized_experts,
     recurrent,
     rotary,
     windows,
@@ -157,6 +158,12 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "MoE", "matmul", "value value weights bias? weights bias? weights? bias?", *experts.MOE,
         by=experts.moe,
+    ),
+    _contrib(
+        "QMoE", "matmul_blocks",
+        "value value weights scale bias? weights scale bias? weights? scale? bias? zero_point? "
+        "zero_point? zero_point? value? scale? scale? scale? scale? scale? scale?",
+        *quantized_experts.QMOE, by=quantized_experts.qmoe, types="f32 f16 u8",
     ),
     _contrib("TransposeMatMul", "matmul", TWO, by=fused_operators.matmul),
 )  # fmt: skip

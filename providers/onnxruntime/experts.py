@@ -61,7 +61,7 @@ MOE = (UNGATED, activated, fitting, NORMALIZED)
 
 def moe(e: Builder) -> int:
     rows, wide = e.shape(e.x(ROUTER))[0], e.shape()[-1]
-    chosen, shares = _choice(e)
+    chosen, shares = chosen_shares(e, bool(e.integer("normalize_routing_weights")))
     count, k = e.shape(e.x(ROUTER))[1], e.integer("k", 1)
     if not is_symbolic((rows,)) and SPARSE * rows * k <= count:
         x, axis = e.reshape(e.x(), (rows, 1, 1, wide)), 1
@@ -70,10 +70,7 @@ def moe(e: Builder) -> int:
     else:
         x, axis = e.reshape(e.x(), (1, rows, wide)), 0
         layers = [_whole(e, position) for position in range(FIRST, SECOND_BIAS + 1)]
-        places = e.add("one_hot", chosen, e.index([count]), e.const([1]), e.const([0]),
-                       dtype="f32", axis=2, wraps=False)  # fmt: skip
-        spread = e.add("mul", places, e.reshape(shares, (rows, k, 1)))
-        dense = e.add("reduce_sum", spread, e.index([1]), keep_dims=False)
+        dense = spread_shares(e, chosen, shares, count)
         weights = e.reshape(e.transpose(dense, (1, 0)), (count, rows, 1))
     hidden = ACTIVATIONS[e.text("activation_type", "relu")](e, _dense(e, x, *layers[:2]))
     y = e.add("mul", _dense(e, hidden, *layers[2:]), weights)
@@ -83,7 +80,16 @@ def moe(e: Builder) -> int:
     return e.reshape(e.add("reduce_sum", y, e.index([axis]), keep_dims=False), e.shape())
 
 
-def _choice(e: Builder) -> tuple[int, int]:
+def spread_shares(e: Builder, chosen: int, shares: int, count: int) -> int:
+    """Returns the share of each expert in each row, 0 where it is not chosen."""
+    rows, k = e.shape(chosen)
+    places = e.add("one_hot", chosen, e.index([count]), e.const([1]), e.const([0]),
+                   dtype="f32", axis=2, wraps=False)  # fmt: skip
+    spread = e.add("mul", places, e.reshape(shares, (rows, k, 1)))
+    return e.add("reduce_sum", spread, e.index([1]), keep_dims=False)
+
+
+def chosen_shares(e: Builder, normalized: bool) -> tuple[int, int]:
     """Returns the chosen experts of each row, and their shares."""
     router, k = e.x(ROUTER), e.integer("k", 1)
     count = e.shape(router)[1]
@@ -91,7 +97,7 @@ def _choice(e: Builder) -> tuple[int, int]:
     best, places = e.add_many("top_k", turned, e.index([k]), dtype=(e.dtype(router), "i32"),
                               axis=1, largest=True)  # fmt: skip
     chosen = e.add("sub", e.index([count - 1]), places)
-    if e.integer("normalize_routing_weights"):
+    if normalized:
         return chosen, e.exact(e.add("softmax", best, axis=1, beta=1.0))
     shares = e.exact(e.add("softmax", router, axis=1, beta=1.0))
     return chosen, e.add("gather_elements", shares, chosen, axis=1)
