@@ -1,5 +1,5 @@
-"""What the nodes of a loop's body compute in all steps at once: functions that take the values of a
-node's inputs (`batched_steps`) and return that of its result, or raise Unsupported."""
+"""The nodes of a loop's body in all steps at once: functions that take the values of a node's
+inputs (`batched_steps`) and return that of its result, or raise Unsupported."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .batched_steps import (
     Count,
     Each,
     Fixed,
+    Gaps,
     Handler,
     Listed,
     Rows,
@@ -71,6 +72,29 @@ def _less(batch: Batch, visit: Visit) -> Value:
     if isinstance(a, Count) and isinstance(b, Fixed) and not (a.rank or batch.rank(b)):
         return Below(a, b)
     return _elementwise(batch, visit)
+
+
+def _difference(batch: Batch, visit: Visit) -> Value:
+    """Returns a difference. All those of one row and many are not computed before they are reduced:
+    they would be as many as steps, rows and elements."""
+    for a, b in (visit.given, visit.given[::-1]):
+        if isinstance(a, Each) and isinstance(b, Fixed):
+            row, table = (batch.e.shape(value.tensor) for value in (a, b))
+            if len(row) == len(table) == 2 and surely_equal(row[1], table[1]):
+                return Gaps(a.tensor, b.tensor)
+    return _elementwise(batch, visit)
+
+
+def _squares(batch: Batch, visit: Visit) -> Value:
+    """Returns the sums of squares of differences of rows."""
+    value, axes = visit.given[0], visit.listed(batch, "axes", 1)
+    if not isinstance(value, Gaps) or axes not in ((1,), (-1,)):
+        raise not_unrolled("it reduces other than rows")
+    batch.reduces = True
+    made = batch.e.add("squared_distances", value.each, value.fixed)
+    if visit.node.attributes.get("keepdims", 1):
+        made = batch.e.reshape(made, (*batch.e.shape(made), 1))
+    return Each(made)
 
 
 def _of_rows(batch: Batch, visit: Visit) -> Value:
@@ -249,8 +273,9 @@ REDUCTIONS: dict[str, Handler] = {
 }  # fmt: skip
 HANDLERS: dict[str, Handler] = {
     "Add": _added, "Cast": _cast, "CastLike": _cast, "Gather": _gather, "Identity": _same,
-    "If": _branches, "Less": _less, "Reshape": _of_rank(1), "SequenceInsert": _insert,
-    "Slice": _slice, "Squeeze": _of_rank(0), "Unsqueeze": _unsqueezed, **REDUCTIONS,
+    "If": _branches, "Less": _less, "ReduceSumSquare": _squares, "Reshape": _of_rank(1),
+    "SequenceInsert": _insert, "Slice": _slice, "Squeeze": _of_rank(0), "Sub": _difference,
+    "Unsqueeze": _unsqueezed, **REDUCTIONS,
 }  # fmt: skip
 
 
@@ -262,7 +287,11 @@ def handler(batch: Batch, node: HostNode) -> Handler:
 
 
 def reduces_rows(body: HostModel) -> bool:
-    """Whether a loop with this body reduces rows whose bounds a step computes."""
+    """Whether a loop with this body reduces rows whose bounds a step computes, or the differences
+    of rows."""
+    names = {HANDLERS.get(node.title) for node in body.nodes}
+    if _squares in names and names <= {_squares, _difference, _same}:
+        return True
     made, sliced = {key for node in body.nodes for key in node.writes}, set[str]()
     for node in body.nodes:
         cuts = HANDLERS.get(node.title) is _slice and not made.isdisjoint(node.reads[1:3])

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.ir import Refusal, is_symbolic
-from tflgpu_plugin.ir.symbolic import integer
+from tflgpu_plugin.ir import Refusal, integer, is_symbolic, surely_equal
 from tflgpu_plugin.providers import Builder, HostModel, not_unrolled, truth
 
 from .batched_handlers import handler
-from .batched_steps import Batch, Below, Count, Fixed, Listed, Scope, Value
+from .batched_steps import Batch, Below, Count, Each, Fixed, Listed, Scope, Value
 
 AT_ONCE = Refusal(
     "loop.unsupported", "It reduces rows in steps of a loop, which would need a launch for each."
@@ -30,6 +29,30 @@ def batched(e: Builder) -> list[int | None]:
         raise not_unrolled("it reduces no rows")
     carried = [batch.after(*pair) for pair in zip(starts, made, strict=False)]
     return [*carried, *(batch.each(value) for value in made[len(starts) :])]
+
+
+def batched_scan(e: Builder) -> list[int | None]:
+    """Builds Scan over first axes. Raises Unsupported as `batched`."""
+    (body,) = e.host.bodies
+    many = e.integer("num_scan_inputs")
+    count = len(e.inputs) - many
+    turned = [e.integers(f"scan_{name}") for name in ("input_axes", "input_directions",
+              "output_axes", "output_directions")]  # fmt: skip
+    rows = [e.x(k) for k in range(count, len(e.inputs))]
+    lengths = [e.shape(t)[0] for t in rows]
+    if any(any(listed or ()) for listed in turned) or not lengths:
+        raise not_unrolled("it goes along other axes, or backwards")
+    if not all(surely_equal(n, lengths[0]) for n in lengths):
+        raise not_unrolled("it goes along axes of different extents")
+    starts = [Fixed(e.x(k)) for k in range(count)]
+    given: list[Value] = [*starts, *map(Each, rows)]
+    scope = dict(zip(body.given, given, strict=True))
+    batch = Batch(e, _some(lengths[0]), handler)
+    made = batch.walk(body, body.outputs, scope)
+    if not batch.reduces:
+        raise not_unrolled("it reduces no rows")
+    carried = [batch.after(*pair) for pair in zip(starts, made, strict=False)]
+    return [*carried, *(batch.each(value) for value in made[count:])]
 
 
 def _start(e: Builder, tensor: int) -> Value:

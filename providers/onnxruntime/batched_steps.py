@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array
-from tflgpu_plugin.ir.symbolic import integer
+from tflgpu_plugin.ir import Array, integer
 from tflgpu_plugin.providers import Builder, HostModel, HostNode, not_unrolled
 
 MOST_NODES = 256  # of a body
@@ -70,7 +69,16 @@ class Below:
     end: Fixed
 
 
-Value = Fixed | Below | Count | Each | Rows | Listed
+@dataclass(frozen=True)
+class Gaps:
+    """The differences of a row of each step, [steps, size], and of rows that are the same in all
+    steps, [rows, size]."""
+
+    each: int
+    fixed: int
+
+
+Value = Fixed | Below | Gaps | Count | Each | Rows | Listed
 Scope = Mapping[str, Value]
 Handler = Callable[["Batch", "Visit"], Value]
 
@@ -190,13 +198,13 @@ class Batch:
             return value.rank
         if isinstance(value, Below):
             return 0
-        if isinstance(value, Listed):
-            raise not_unrolled("it computes with a sequence")
+        if isinstance(value, Listed | Gaps):
+            raise not_unrolled("it computes with a sequence, or differences of rows")
         return self.e.rank(value.tensor) - isinstance(value, Each)
 
     def bound(self, value: Value | None) -> int:
         """Returns a bound of rows, one number in each step, as [steps]."""
-        if value is None or isinstance(value, Rows | Listed | Below):
+        if value is None or isinstance(value, Rows | Listed | Below | Gaps):
             raise not_unrolled("its bounds of rows are no numbers")
         if value not in self.bounds:
             self.bounds[value] = self._bound(value)

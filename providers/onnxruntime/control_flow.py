@@ -3,14 +3,14 @@ those of their bodies, once for each step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tflgpu_plugin.ir import Refusal
 from tflgpu_plugin.providers import Builder, HostModel, Steps, Unsupported, not_unrolled, truth
 
-from .batched_loop import batched
+from .batched_loop import batched, batched_scan
 from .names import EP_NAME
 from .rearranging import cut, joined
 from .snapshot import Snapshot
@@ -21,7 +21,7 @@ PLACED = "onnxruntime runs it; the nodes of its bodies are placed one by one."
 def repeated(e: Builder) -> Refusal | None:
     """Requires a number of steps, or a condition of If, that is known before a run, and bodies
     whose nodes all run on the GPU, number at most 1,024 over all steps, and do not pay alone. Steps
-    of Loop that only reduce rows of outer tensors, as in EmbeddingBag, may be any number."""
+    that only reduce rows of outer tensors (EmbeddingBag, tables of distances) may be any number."""
     alone = any(node.domain == EP_NAME for body in e.host.bodies for node in body.nodes)
     return Refusal("operator.host_only", PLACED) if alone or not e.host.bodies else None
 
@@ -36,13 +36,31 @@ def _finished(e: Builder, made: Sequence[int]) -> list[int | None]:
 
 def loop(e: Builder) -> list[int | None]:
     """Builds Loop: all steps at once, or one after the other. Raises Unsupported."""
+    return _at_once(e, batched) or _in_turn(e, _loop)
+
+
+def scan(e: Builder) -> list[int | None]:
+    """Builds Scan: all steps at once, or one after the other. Raises Unsupported."""
+    return _at_once(e, batched_scan) or _in_turn(e, _scan)
+
+
+Build = Callable[[Builder], list[int | None]]
+
+
+def _at_once(e: Builder, build: Build) -> list[int | None] | None:
+    """Returns the results that nodes read; None where steps cannot be taken at once."""
+    if e.known_limit:
+        return None
     try:
-        if not e.known_limit:
-            return [t if e.wants(k) else None for k, t in enumerate(batched(e))]
+        return [t if e.wants(k) else None for k, t in enumerate(build(e))]
     except Unsupported:
         e.nodes.clear()
+        return None
+
+
+def _in_turn(e: Builder, build: Build) -> list[int | None]:
     try:
-        return _loop(e)
+        return build(e)
     except Unsupported as reason:
         raise _placed(reason) from reason
 
@@ -110,14 +128,6 @@ def _stacked(e: Builder, rows: Sequence[int], axis: int) -> int:
     (shape,) = shapes
     at = e.axis(axis, len(shape) + 1)
     return joined(e, [e.reshape(row, (*shape[:at], 1, *shape[at:])) for row in rows], at)
-
-
-def scan(e: Builder) -> list[int | None]:
-    """Builds Scan. Raises Unsupported."""
-    try:
-        return _scan(e)
-    except Unsupported as reason:
-        raise _placed(reason) from reason
 
 
 def _scan(e: Builder) -> list[int | None]:

@@ -185,6 +185,47 @@ def test_a_place_out_of_range_in_no_bag_does_not_matter() -> None:
     m.compare(ours, theirs, given)
 
 
+# The distances of all pairs of rows, as skl2onnx writes them for nearest neighbours.
+DISTANCES = """
+<ir_version: 8, opset_import: ["" : {opset}]>
+pairs (float[n, 6] x, float[20, 6] held) => (float[20, m] y)
+<int64[1] one = {{1}}>
+{{
+  last, each = Scan <num_scan_inputs = 1, body = step (float[20, 6] all, float[6] row)
+      => (float[20, 6] same, float[20] made) {{
+    same = Identity (all)
+    gaps = Sub ({order})
+    {reduced}
+    made = Identity (sums)
+  }}> (held, x)
+  turned = Transpose <perm = [1, 0]> (each)
+  y = Sqrt (turned)
+}}
+"""
+SQUARES = {
+    20: "sums = ReduceSumSquare <keepdims = 0> (gaps, one)",
+    17: "sums = ReduceSumSquare <axes = [-1], keepdims = 0> (gaps)",
+}
+
+
+@pytest.mark.parametrize("opset", SQUARES)
+@pytest.mark.parametrize("order", ["all, row", "row, all"])
+def test_distances_of_rows(opset: int, order: str) -> None:
+    data = parsed(DISTANCES.format(opset=opset, order=order, reduced=SQUARES[opset]))
+    ours, theirs = m.session(data), m.cpu(data)
+    for rows in (5, 1, 40):
+        m.compare(ours, theirs, {"x": m.values(rows, 6), "held": m.values(20, 6) * 3})
+    found = tflgpu_plugin.report(ours)
+    assert all(node.where == "gpu" for node in found.nodes) and not found.host_runs
+
+
+def test_other_reductions_of_differences_stay_a_loop() -> None:
+    reduced = "sizes = Abs (gaps) sums = ReduceSum <keepdims = 0> (sizes, one)"
+    data = parsed(DISTANCES.format(opset=13, order="all, row", reduced=reduced))
+    given = {"x": m.values(5, 6), "held": m.values(20, 6)}
+    m.compare(m.session(data), m.cpu(data), given)
+
+
 def loop(body: str, carried: str = "", given: str = "", results: str = "float[6] row") -> bytes:
     """Returns a model of a loop over rows of x."""
     return parsed(f"""
