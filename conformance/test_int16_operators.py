@@ -5,6 +5,7 @@ kernels."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -266,6 +267,31 @@ def chosen(op: str) -> Made:
 @pytest.mark.parametrize("op", ["SELECT", "SELECT_V2"])
 def test_choices(op: str, host_name: str, book: Book) -> None:
     judged(op, chosen(op), host_name, book)
+
+
+def largest(dtype: str) -> Made:
+    """Yields choices of the largest numbers, of which some are equal."""
+    for shape, count in (((3, 21), 4), ((300,), 5), ((2, 3, 700), 9), ((4, 9), 9)):
+        feed = stored(np.random.default_rng(count), shape, dtype)
+        feed.reshape(-1)[5:9] = np.iinfo(feed.dtype).max
+        point = Quantization((3e-4,), (0 if dtype == SHORT else 7,))
+        given = (Input(shape, dtype, quantization=point),
+                 Input((), "i32", np.asarray(count, np.int32)))  # fmt: skip
+        case = Case(f"{shape}", "TOPK_V2", 3 if dtype == SHORT else 2, given, "TopKV2Options",
+                    outputs=2, output_types=(dtype, "i32"), output_quantization=point)  # fmt: skip
+        yield case, [feed]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", SHORT])
+def test_largest_numbers(dtype: str, host_name: str, book: Book) -> None:
+    judged("TOPK_V2", largest(dtype), host_name, book)
+
+
+def test_largest_numbers_of_another_scale_stay(host_name: str) -> None:
+    """Hosts move stored numbers whatever their scale."""
+    case, feed = next(largest(SHORT))
+    model = models.build(replace(case, output_quantization=Quantization((6e-4,), (0,))))
+    assert host.run_on_gpu(model, [feed], host_name).placement.on_gpu == 0
 
 
 def updated(dtype: str) -> Made:

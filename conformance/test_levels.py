@@ -69,17 +69,17 @@ def judged(op: str, cases: Iterator[tuple[Case, list[Array]]], name: str, book: 
         try:
             model = models.build(case)
             told, kernels = host.oracle(model, name)
-            ((wanted,),) = host.run_on_cpu(model, [feed], told, kernels)
+            (wanted,) = host.run_on_cpu(model, [feed], told, kernels)
         except (RuntimeError, ValueError):
             refused.add(types)  # this host has no such kernel
             continue
         taken.add(types)
         run = host.run_on_gpu(model, [feed], told, None, kernels)
         tried, ran = tried + 1, ran + run.placement.on_gpu
-        (found,) = run.outputs[0]
-        if not np.array_equal(found, wanted):
-            places = np.flatnonzero(found != wanted)
-            wrong.append(f"{case.output_type} {case.name}: {len(places)} at {places[:4]}")
+        for found, right in zip(run.outputs[0], wanted, strict=True):
+            if not np.array_equal(found, right):
+                places = np.flatnonzero(found != right)
+                wrong.append(f"{case.output_type} {case.name}: {len(places)} at {places[:4]}")
     assert not taken & refused
     if not tried:
         pytest.skip(f"{name} has no kernel of 8 bits for {op}")

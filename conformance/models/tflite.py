@@ -230,8 +230,9 @@ def single(case: Case, shapes: Sequence[Shape] | None = None) -> Model:
     for k, value in zip(tensors, case.inputs, strict=True):
         if k is not None and value is not None:
             model.tensors[k].quantization = value.quantization
-    for k in results:
-        model.tensors[k].quantization = case.output_quantization
+    for k, dtype in zip(results, case.types, strict=True):
+        if dtype == case.types[0]:  # others are indices
+            model.tensors[k].quantization = case.output_quantization
     model.output(*results[: VISIBLE.get(case.op)])
     return model
 

@@ -327,7 +327,8 @@ def _rows() -> tuple[HostOp, ...]:
         _row("SLICE", "slice", 7, None, "value start length", **moved),
         _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **moved),
         _row("SUM", "reduce_sum", 2, params.summed, "value axes", need.RESCALED, short=True),
-        _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index", types=NUMBERS),
+        _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index",
+             types=(*NUMBERS, "i8", "u8"), short=True),
         _row("TILE", "tile", 3, None, "value repeats", **moved),
         _row(
             "WHILE", "recurrent_layer", 1, None, "value*", loops.planned, gives="value*",

@@ -100,5 +100,5 @@ def _work(graph: Graph, node: Node) -> int:
 ATTRIBUTES = "axis largest"
 OPS = (
     Op("top_k", refuse, shapes, lower, "exact", types=("f32", "i32"), work=_work, kind="choice",
-       decompose=decompose, operands="xx", errors=Errors(choice=1)),
+       decompose=decompose, operands="xx", errors=Errors(choice=1), same_quantization=True),
 )  # fmt: skip
