@@ -77,6 +77,11 @@ MISFITS: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
     "a role that there is not": ("a buffer", _buffers(Buffer("other", 64))),
     "fewer bytes than none": ("a buffer", _buffers(Buffer("pool", -1))),
     "more zeros than bytes": ("a buffer", _buffers(Buffer("pool", 64, 80))),
+    "a shared buffer of no port": ("a shared buffer", _buffers(Buffer("shared", 64))),
+    "a shared buffer of an output only": (
+        "a shared buffer",
+        lambda plan: _with("buffers", _number(plan, "output"), role="shared")(plan),
+    ),
     "two blocks of uniforms": ("the uniform buffer", _buffers(Buffer("uniforms", 256))),
     "no block of uniforms": (
         "the uniform buffer",

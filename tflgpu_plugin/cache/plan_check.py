@@ -9,7 +9,7 @@ from tflgpu_plugin.ir import NUMPY_DTYPES, Buffer, Dispatch, Plan, Port, stored_
 
 UNIFORM_BLOCK = 256
 MOST_DISPATCHES = 1 << 18
-ROLES = ("weights", "uniforms", "pool", "input", "output", "state", "check")
+ROLES = ("weights", "uniforms", "pool", "input", "output", "shared", "state", "check")
 
 
 def check(plan: Plan) -> None:
@@ -31,6 +31,9 @@ def check(plan: Plan) -> None:
     for role in ("input", "output", "state"):
         for port in getattr(plan, f"{role}s"):
             _check_port(buffers, port, role)
+    for number, buffer in enumerate(buffers):
+        if buffer.role == "shared":
+            _check_shared(plan, number)
 
 
 def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
@@ -53,10 +56,18 @@ def _check_dispatch(plan: Plan, dispatch: Dispatch) -> None:
 
 
 def _check_port(buffers: tuple[Buffer, ...], port: Port, role: str) -> None:
-    held = _buffer(buffers, port.buffer, role).bytes
+    shared = 0 <= port.buffer < len(buffers) and buffers[port.buffer].role == "shared"
+    held = _buffer(buffers, port.buffer, "shared" if shared and role != "state" else role).bytes
     require(port.dtype in NUMPY_DTYPES, "a port")
     require(all(extent >= 0 for extent in port.shape), "a port")
     require(port.bytes == stored_bytes(port.shape, port.dtype) <= held, "a port")
+
+
+def _check_shared(plan: Plan, number: int) -> None:
+    """Requires one input and one output of the same size in a shared buffer."""
+    given = [port.bytes for port in plan.inputs if port.buffer == number]
+    made = [port.bytes for port in plan.outputs if port.buffer == number]
+    require(len(given) == 1 and given == made, "a shared buffer")
 
 
 def _buffer(buffers: tuple[Buffer, ...], number: int, role: str) -> Buffer:

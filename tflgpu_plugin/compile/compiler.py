@@ -203,7 +203,8 @@ class Assembly:
 
     def _place_raw(self) -> None:
         """Adds a buffer for every port, also for inputs that no kernel reads."""
-        ports = [Raw("input", tensor) for tensor in self.whole.inputs]
+        shared = self.low.shared
+        ports = [Raw("input", tensor) for tensor in self.whole.inputs if tensor not in shared]
         ports += [Raw("output", tensor) for tensor in self.whole.outputs]
         ports += [Raw("state", before) for before, _ in self.whole.states]
         for raw in ports:
@@ -212,6 +213,10 @@ class Assembly:
                 if size > self.low.target.storage_bytes and (node := self._at_port(raw)):
                     self._refuse_size(size, node)
                 self.raw[raw] = self._buffer(raw.role, size)
+        for given, made in shared.items():
+            one = self.raw[Raw("output", made)]
+            self.buffers[one] = replace(self.buffers[one], role="shared")
+            self.raw[Raw("input", given)] = one
         if any(CHECK in launch.writes for launch in self.low.launches):
             self.raw[CHECK] = self._buffer(CHECK.role, VECTOR)
 

@@ -135,6 +135,7 @@ class _Both:
         low.launches = begun[:]
         low.aliases, low.homes = dict(given.aliases), dict(given.homes)
         low.hosted, low.turned = dict(given.hosted), dict(given.turned)
+        low.shared = dict(given.shared)
         known = _known(low)
         _lower(low, low.graph.nodes[place])
         return _added(low, begun, known)
@@ -158,7 +159,7 @@ def _added(low: Lowering, begun: list[Launch], known: list[int]) -> list[Launch]
 
 
 def _known(low: Lowering) -> list[int]:
-    return [len(held) for held in (low.aliases, low.homes, low.hosted, low.turned)]
+    return [len(held) for held in (low.aliases, low.homes, low.hosted, low.turned, low.shared)]
 
 
 def _only_if(many: Any, guard: Guard) -> Guard:

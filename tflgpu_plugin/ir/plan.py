@@ -33,9 +33,10 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A device buffer. `role` is "weights", "uniforms", "pool", "input", "output", "state" or
-    "check", a word that is nonzero after a run that met a number outside of int32. No kernel writes
-    the first `zeros` bytes of a pool; kernels read them as padding."""
+    """A device buffer. `role` is "weights", "uniforms", "pool", "input", "output", "state",
+    "shared" (of an input and an output) or "check", a word that is nonzero after a run that met a
+    number outside of int32. No kernel writes the first `zeros` bytes of a pool; kernels read them
+    as padding."""
 
     role: str
     bytes: int

@@ -2,11 +2,20 @@
 // merged with their neighbours. An axis has `extent` elements with stride `stride`, of which the update has `span`, with stride
 // `apart` in it. `starts` holds the first replaced index of each axis, or one for each batch, on the first axis. `raises`: a
 // part that is not inside the tensor fails the run. `rows`: tensor and result lie in the host's order, and extents, strides and
-// indices count vec4, all of which are replaced or none.
+// indices count vec4, all of which are replaced or none. `inside`: the same, where the tensor is in the buffer of the result
+// already; there is a thread per vec4 of the update, and a part that is not inside the tensor is not written.
+{% if inside %}
+var<private> outside = false;
+{% endif %}
 fn start(k: u32, extent: u32, span: u32) -> u32 {
   let first = load_starts(k);
 {% if raises %}
-  if (first < 0{{ "" if circular else " || first > i32(extent - span)" }}) { put_check(0u, 2u); }
+  if (first < 0{{ "" if circular else " || first > i32(extent - span)" }}) {
+    put_check(0u, 2u);
+{% if inside %}
+    outside = true;
+{% endif %}
+  }
 {% endif %}
 {% if circular %}
   return u32(first - first / i32(extent) * i32(extent));  // a negative start counts from the end
@@ -18,6 +27,37 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
 {% import "coordinates.wgsl" as at %}
 {% set index = "u32" if rows else "vec4u" %}
 {% include "each_vector.wgsl" %}
+{% if inside %}
+{{ at.split("i", starts|length, "extent" if ends else "span") }}
+{% for k, number in starts if number is not none %}
+  let s{{ k }} = start({{ "c0" if batch else "%du" % number }}, p.extent{{ k }}, p.span{{ k }});
+{% if ends %}
+  if (c{{ k }} < s{{ k }}) { return; }
+  c{{ k }} -= s{{ k }};
+  let after = c{{ k }} >= p.span{{ k }};
+{% else %}
+  c{{ k }} += s{{ k }};
+{% if circular %}
+  c{{ k }} %= p.extent{{ k }};
+{% endif %}
+{% endif %}
+{% endfor %}
+{% if raises %}
+  if (outside) { return; }
+{% endif %}
+{% set own, other, step = ("i", "e", "apart") if ends else ("to", "i", "stride") %}
+  let {{ "e" if ends else "to" }} = {% for k, number in starts %}{{ " + " if k }}c{{ k }} * p.{{ step }}{{ k }}{% endfor %};
+{% if ends %}
+  if (after) {
+    store_out(i, epilogue_out((i / p.spatial) % p.slices), vector_out(0));
+    return;
+  }
+{% endif %}
+  let row = {{ other }} / p.update_slices;
+  let plane = row / p.update_spatial * p.update_slices + {{ other }} % p.update_slices;
+  let v = load_updates(plane * p.update_spatial + row % p.update_spatial);
+  store_out({{ own }}, epilogue_out(({{ own }} / p.spatial) % p.slices), v);
+{% else %}
   var e = {{ index }}();
   var kept = {{ index }}();
 {% if rows %}
@@ -72,4 +112,5 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
   }
 {% endif %}
   store_out(i, epilogue_out((i / p.spatial) % p.slices), v);
+{% endif %}
 }

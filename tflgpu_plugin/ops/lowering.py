@@ -1,7 +1,6 @@
 """The lowering context, through which an op family turns a node into launches. A family's
-`lower(low, node)` calls `dispatch` once or more. Tensors may be aliases of others (a reshape that
-moves nothing); a temporary is a tensor with a given number of vec4. `memory` assigns offsets
-later."""
+`lower(low, node)` calls `dispatch` once or more. Tensors may be aliases of others (reshapes); a
+temporary is a tensor with a given number of vec4. `memory` assigns offsets later."""
 
 from __future__ import annotations
 
@@ -138,9 +137,9 @@ def _moves(constant: Constant, other: Constant, more: int) -> bool:
 class Lowering:
     """Collects the launches of a partition. `sizes`: vec4 counts of temporaries. `aliases`: output
     -> input, or -> a host buffer that stores the tensor as it is. `homes`: host buffers in which
-    tensors are computed. `hosted`: tensors that can also be read from the host's buffer. `turned`:
-    graph outputs that are channels-first copies, and of which tensors. `copied`, `in_bytes`:
-    temporaries with the elements of a tensor, in its storage or in bytes. `form`: the node's."""
+    tensors are computed. `hosted`: tensors also in the host's buffer. `turned`: outputs that are
+    channels-first copies, and of what. `shared`: inputs with the buffer of an output. `copied`,
+    `in_bytes`: temporaries with the elements of a tensor, in its storage or in bytes."""
 
     graph: Graph
     target: Target
@@ -150,6 +149,7 @@ class Lowering:
     homes: dict[int, Raw] = field(default_factory=dict)
     hosted: dict[int, Hosted] = field(default_factory=dict)
     turned: dict[int, int] = field(default_factory=dict)
+    shared: dict[int, int] = field(default_factory=dict)
     copied: dict[int, int] = field(default_factory=dict)
     in_bytes: dict[int, int] = field(default_factory=dict)
     form: str = ""

@@ -61,12 +61,13 @@ def lower(low: Lowering, node: Node) -> None:
         given = geometry((1, *update[2:]))
     parameters: dict[str, object] = {
         "channels": stored.channels, "spatial": stored.spatial, "slices": stored.slices,
-        "vectors": stored.vectors, "update_channels": given.channels,
+        "update_channels": given.channels,
         "update_spatial": given.spatial, "update_slices": given.slices,
     }  # fmt: skip
     levels, raises = _levels(shape, update, axis), bool(node.attributes.get("raises"))
     number, many, few = levels[-1]
     rows = isinstance(target, Raw) and number is None
+    inside = rows and _is_only_updated(low, node)
     if rows:
         levels[-1] = None, many // 4, few // 4
     for k, (_, many, few) in enumerate(levels):
@@ -75,6 +76,17 @@ def lower(low: Lowering, node: Node) -> None:
             f"extent{k}": many, f"span{k}": few, f"stride{k}": prod(n for _, n, _ in behind),
             f"apart{k}": prod(n for _, _, n in behind),
         }  # fmt: skip
+    reads: dict[str, Source | Access] = {
+        "updates": Access(low.stored(node.operand(1)), 4 if rows else 1),
+        "starts": Access(low.stored(node.operand(2)), 1),
+    }
+    if inside:
+        low.shared[node.operand()] = node.outputs[0]
+    else:
+        reads = {"x": source, **reads}
+    alone = inside and not node.attributes.get("ends")  # only the part is written
+    vectors = prod(few for _, _, few in levels) if alone else stored.vectors
+    parameters["vectors"] = vectors
     low.dispatch(
         Kernel(
             "update_slice",
@@ -83,16 +95,13 @@ def lower(low: Lowering, node: Node) -> None:
                 "starts": tuple((k, number) for k, (number, _, _) in enumerate(levels)),
                 "batch": axis is not None, "circular": bool(node.attributes.get("circular")),
                 "ends": bool(node.attributes.get("ends")), "raises": raises, "rows": rows,
+                "inside": inside,
             },
         ),
         node,
-        {
-            "x": source,
-            "updates": Access(low.stored(node.operand(1)), 4 if rows else 1),
-            "starts": Access(low.stored(node.operand(2)), 1),
-        },
+        reads,
         {"out": target, **({"check": Access(CHECK, 0)} if raises else {})},
-        workgroups(stored.vectors),
+        workgroups(vectors),
         stores=Stores(fused=False),
     )  # fmt: skip
 
@@ -105,6 +114,13 @@ def _where(low: Lowering, node: Node) -> tuple[Source, Source, Geometry]:
     if given is None or made is None:
         return low.stored(x), output, low.geometry(x)
     return given, settle(low, output), flat(low.graph.shape(x))
+
+
+def _is_only_updated(low: Lowering, node: Node) -> bool:
+    """Whether x is an input of the partition that nothing else reads: the run's bytes are then
+    written to the buffer of the result, where the kernel replaces a part."""
+    raw = host_buffer(low, node.operand())
+    return raw == Raw("input", node.operand())
 
 
 def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | None, int, int]]:

@@ -36,6 +36,7 @@ USAGE = {
     "pool": STORAGE | COPY_DST,
     "input": STORAGE | COPY_DST | HOST_WRITE,
     "output": STORAGE | COPY_SRC | HOST_READ,
+    "shared": STORAGE | COPY_SRC | COPY_DST | HOST_READ,
     "state": STORAGE | COPY_SRC | COPY_DST | HOST_READ,
     "check": STORAGE | COPY_SRC | COPY_DST,
 }

@@ -48,16 +48,23 @@ static bool is_own(const tg_replay *replay, const tg_buffer *buffer) {
   return false;
 }
 
+/* An input and an output with one buffer may also have one tensor. */
 static bool is_at_another_port(const tgi_run *r, const tg_buffer *buffer, size_t port) {
-  for (size_t i = 0; i < port_count(r->replay); i++)
-    if (i != port && port_at(r, i)->device == buffer) return true;
+  size_t partner = r->replay->inputs[port].partner;
+  for (size_t i = 0; i < port_count(r->replay); i++) {
+    bool same = i == partner && port_at(r, i)->offset == port_at(r, port)->offset;
+    if (i != port && !same && port_at(r, i)->device == buffer) return true;
+  }
   return false;
 }
 
 /* Returns whether kernels may access the tensor at a port where it is. They access whole vectors; nothing may follow an input in
  * its last vector, where they rely on zeros. Nothing that they read may be written before: an output that is an input, too, is
- * copied after all dispatches, and so is one that goes to the host. */
+ * copied after all dispatches, and so is one that goes to the host. Of an input and an output with one buffer, only the output is
+ * bound: the input is copied there. */
 static bool may_bind(const tgi_run *r, size_t port) {
+  size_t partner = r->replay->inputs[port].partner;
+  if (partner != TGI_NO_PORT && (port < partner || !port_at(r, partner)->device)) return false;
   uint64_t bytes = r->replay->inputs[port].bytes, offset = port_at(r, port)->offset;
   const tg_buffer *buffer = port_at(r, port)->device;
   if (!buffer || !bytes || offset % ALIGNMENT || !(buffer->usage & WGPUBufferUsage_Storage)) return false;

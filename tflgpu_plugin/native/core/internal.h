@@ -328,8 +328,8 @@ typedef struct tgi_slot {
                                     * still holds the bytes of the tensor at `lent_to`; under run_lock */
   void *lent_to;
   bool written;                    /* this run has written to `mapped` */
+  size_t partner;                  /* the port, counted like `ports`, with the same buffer, or TGI_NO_PORT */
 } tgi_slot;
-
 enum { CHECK_BYTES = 16, TGI_NO_PORT = UINT32_MAX };
 
 struct tg_replay {

@@ -234,6 +234,11 @@ void tgi_partition_freed(tg_partition *partition) {
   atomic_fetch_add(&partition->times_freed, 1);
 }
 
+const tg_port *tgi_plan_past(const tgi_plan *plan, const tg_port *inputs, size_t output) {
+  size_t partner = plan->replay->outputs[output].partner;
+  return partner == TGI_NO_PORT ? NULL : &inputs[partner];
+}
+
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err) {
   tgi_traffic traffic = {0};
   tg_run_options options = {0};

@@ -59,6 +59,8 @@ void tgi_plans_drop(tg_partition *partition);
 void tgi_partition_freed(tg_partition *partition);
 /* Counts a run without a result. */
 void tgi_partition_failed(tg_partition *partition, const char *reason);
+/* Returns the port of the input whose buffer is that of an output; NULL where there is none. */
+const tg_port *tgi_plan_past(const tgi_plan *plan, const tg_port *inputs, size_t output);
 /* Calls tg_replay_run and counts the bytes. */
 int tgi_partition_run(tg_partition *partition, const tgi_plan *plan, const tgi_ports *ports, tg_error *err);
 

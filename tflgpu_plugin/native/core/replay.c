@@ -68,12 +68,22 @@ static bool copy_slots(tg_replay *replay, const tg_replay_spec *spec) {
   return true;
 }
 
-/* Returns the input or output that has this buffer. Outputs are counted after inputs. */
+/* Returns the input or output that has this buffer; the output, if both have it. Outputs are counted after inputs. */
 static uint32_t port_of(const tg_replay *replay, const tg_buffer *buffer) {
-  size_t count = replay->input_count + replay->output_count;
-  for (size_t i = 0; i < count; i++)
+  for (size_t i = replay->input_count + replay->output_count; i--;)
     if (replay->inputs[i].buffer == buffer) return (uint32_t)i;
   return TGI_NO_PORT;
+}
+
+/* Finds the inputs whose buffer is that of an output, too. */
+static void find_partners(tg_replay *replay) {
+  for (size_t i = 0; i < replay->input_count + replay->output_count; i++) replay->inputs[i].partner = TGI_NO_PORT;
+  for (size_t i = 0; i < replay->input_count; i++) {
+    uint32_t port = port_of(replay, replay->inputs[i].buffer);
+    if (port < replay->input_count) continue;
+    replay->inputs[i].partner = port;
+    replay->inputs[port].partner = i;
+  }
 }
 
 static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
@@ -82,6 +92,7 @@ static bool copy_spec(tg_replay *replay, const tg_replay_spec *spec) {
   replay->ports = tgi_zeros(&replay->memory, spec->binding_count + 1, sizeof *replay->ports);
   replay->labels = tgi_copy_text(&replay->memory, spec->labels);
   if (!copy_slots(replay, spec)) return false;
+  find_partners(replay);
   replay->step_count = spec->dispatch_count;
   replay->buffer_count = spec->binding_count + 1;
   for (size_t i = 0; i < spec->binding_count; i++)

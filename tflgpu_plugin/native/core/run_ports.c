@@ -44,6 +44,18 @@ int tgi_ports_check(const tgi_run *r, tg_error *err) {
   return 0;
 }
 
+/* Returns the tensor that is bound to the output with the buffer of an input; NULL where there is none. */
+static const tg_port *bound_partner(const tgi_run *r, size_t input) {
+  size_t partner = r->replay->inputs[input].partner;
+  return partner != TGI_NO_PORT && tgi_is_bound(r, partner) ? &r->outputs[partner - r->replay->input_count] : NULL;
+}
+
+/* Returns whether a tensor on the device is copied to an input: not if kernels access it where it is. */
+static bool is_copied(const tgi_run *r, size_t input) {
+  const tg_port *made = bound_partner(r, input);
+  return r->inputs[input].device && !tgi_is_bound(r, input) && !(made && made->device == r->inputs[input].device);
+}
+
 static bool is_staged(const tgi_slot *input) { return !tgi_is_mappable(input, WGPUMapMode_Write); }
 
 /* Copies the tensors that are still in mapped memory of the last run to their own memory. */
@@ -78,7 +90,7 @@ void tgi_ports_write(tgi_run *r) {
   const tg_replay *replay = r->replay;
   for (size_t i = 0; i < replay->input_count; i++) {
     const tgi_slot *slot = &replay->inputs[i];
-    if (r->inputs[i].device && !tgi_is_bound(r, i)) r->traffic.copied += slot->bytes;
+    if (is_copied(r, i)) r->traffic.copied += slot->bytes;
     if (r->inputs[i].device || !slot->bytes) continue;
     if (!slot->written) tgi_write_padded(slot->buffer, r->inputs[i].host, slot->bytes);
     r->traffic.uploaded += slot->bytes;
@@ -97,19 +109,22 @@ static void copy(WGPUCommandEncoder encoder, const tg_buffer *from, uint64_t fro
     W(CommandEncoderCopyBufferToBuffer)(encoder, from->wgpu, from_offset, to->wgpu, to_offset, tgi_round_up(bytes, 4));
 }
 
-/* Copies a tensor on the device to an input, and zeros to its padding. */
-static void copy_tensor(WGPUCommandEncoder encoder, const tg_port *from, const tgi_slot *to) {
+/* Copies a tensor on the device to an input, and zeros to its padding; or to the tensor that is bound to an output with the buffer
+ * of this input. */
+static void copy_tensor(const tgi_run *r, WGPUCommandEncoder encoder, size_t i) {
+  const tg_port *from = &r->inputs[i], *made = bound_partner(r, i);
+  const tgi_slot *to = &r->replay->inputs[i];
   uint64_t end = tgi_round_up(to->bytes, 4), padded = padded_bytes(to);
-  copy(encoder, from->device, from->offset, to->buffer, 0, to->bytes);
-  if (end < padded) W(CommandEncoderClearBuffer)(encoder, to->buffer->wgpu, end, padded - end);
+  copy(encoder, from->device, from->offset, made ? made->device : to->buffer, made ? made->offset : 0, to->bytes);
+  if (!made && end < padded) W(CommandEncoderClearBuffer)(encoder, to->buffer->wgpu, end, padded - end);
 }
 
 void tgi_ports_encode_inputs(const tgi_run *r, bool staged, WGPUCommandEncoder encoder) {
   for (size_t i = 0; i < r->replay->input_count; i++) {
     const tgi_slot *slot = &r->replay->inputs[i];
-    if (tgi_is_bound(r, i)) continue;
-    if (r->inputs[i].device) copy_tensor(encoder, &r->inputs[i], slot);
-    else if (staged && is_staged(slot)) copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, padded_bytes(slot));
+    if (is_copied(r, i)) copy_tensor(r, encoder, i);
+    else if (!r->inputs[i].device && staged && is_staged(slot))
+      copy(encoder, r->replay->upload, slot->place, slot->buffer, 0, padded_bytes(slot));
   }
 }
 

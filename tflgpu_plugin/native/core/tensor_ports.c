@@ -90,11 +90,21 @@ static tgi_readback *make_readback(tg_device *device, const void *address, uint6
   return made;
 }
 
-int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tgi_readback **readback, tg_error *err) {
+/* Returns whether an output is the same tensor as an input of the run, in a buffer that nothing else uses: besides the tensor, only
+ * the port of the input refers to it. Then the run replaces a part of it where it is. */
+static bool is_in_place(const tg_port *past, const tg_port *port) {
+  bool same = past && past->device && past->host == port->host && past->bytes == port->bytes && !past->offset;
+  return same && atomic_load(&past->device->refs) == 2;
+}
+
+int tgi_tensor_output(tg_device *device, const tg_port *past, tgi_habit *habit, tg_port *port, tgi_readback **readback,
+                      tg_error *err) {
   if (!port->bytes || !tgi_tensor_is_known(port->host)) return 0;
   int readers = tgi_habit_guess(habit);
   if (tgi_tensor_settle(port->host, port->bytes, true, err)) return 1;
-  if (readers & (TGI_ON_DEVICE | TGI_LATER)) port->device = buffer_for(device, port->host, port->bytes, 0);
+  if (!(readers & (TGI_ON_DEVICE | TGI_LATER))) return 0;
+  if (is_in_place(past, port)) tgi_retain(port->device = past->device);
+  else port->device = buffer_for(device, port->host, port->bytes, 0);
   if (!port->device || readers & TGI_ON_HOST) return 0;
   if (readers & TGI_LATER) *readback = make_readback(device, port->host, port->bytes);
   port->host = NULL;

@@ -73,9 +73,10 @@ void tgi_tensor_take_back(void *address, const uint8_t *mapped, uint64_t bytes);
 /* ---- tensor_ports.c: inputs and outputs of runs ------------------------------------------------------------------------- */
 
 /* Set the port of an input or output of a run: to a device buffer, which is retained, or to host memory. On entry, port->host is
- * the tensor's address. */
+ * the tensor's address. `past`: the input, if any, of which the output replaces a part; it has its port already. */
 int tgi_tensor_input(tg_device *device, tg_port *port, tg_error *err);
-int tgi_tensor_output(tg_device *device, tgi_habit *habit, tg_port *port, tgi_readback **readback, tg_error *err);
+int tgi_tensor_output(tg_device *device, const tg_port *past, tgi_habit *habit, tg_port *port, tgi_readback **readback,
+                      tg_error *err);
 /* Records that a run has written the output at this address to the place that the port gives. */
 void tgi_tensor_wrote(void *address, const tg_port *port, tgi_habit *habit, tgi_readback *readback);
 void tgi_tensor_stayed(void *address, uint64_t bytes, tgi_habit *habit);   /* the same for an output that stayed mapped */

@@ -224,12 +224,15 @@ static int check_inputs(const call *c, const tgi_plan *plan) {
 }
 
 /* Sets the ports of tensors that are on the GPU, or will be after the run. */
-static int find_tensors(call *c, tg_device *device) {
+static int find_tensors(call *c, const tgi_plan *plan) {
+  tg_device *device = plan->replay->device;
   for (size_t i = 0; i < c->partition->base.arity.ports; i++)
     if (tgi_tensor_input(device, &c->inputs[i], c->err)) return 1;
   for (size_t i = 0; i < c->partition->base.arity.outputs; i++)
     if (c->addresses[i]) {
-      if (tgi_tensor_output(device, c->partition->base.habits[i], &c->outputs[i], &c->readbacks[i], c->err)) return 1;
+      const tg_port *past = tgi_plan_past(plan, c->inputs, i);
+      tgi_habit *habit = c->partition->base.habits[i];
+      if (tgi_tensor_output(device, past, habit, &c->outputs[i], &c->readbacks[i], c->err)) return 1;
       c->stay[i] = tgi_tensor_may_stay(&c->outputs[i]);
     }
   return 0;
@@ -251,7 +254,7 @@ static int run_plan(call *c, const tgi_plan *plan) {
   if (!plan->replay) return tgi_fail(c->err, "This run could not be planned for the GPU: %s", plan->reason);
   if (check_inputs(c, plan) || read_outputs(c, plan)) return 1;
   tgi_ports ports = {c->inputs, c->outputs, NULL, c->stay, c->readbacks, false};
-  int failed = find_tensors(c, plan->replay->device) ||
+  int failed = find_tensors(c, plan) ||
                tgi_partition_run(&c->partition->base, plan, &ports, c->err);
   leave_tensors(c, !failed);
   return failed || give_outputs(c, plan);

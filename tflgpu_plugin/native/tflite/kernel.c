@@ -184,7 +184,8 @@ static int lent_output(const tg_kernel *kernel, tgl_context *context, const tgi_
   tgi_lent *lent = &p->lent[kernel->base.arity.ports + i];
   if (tgi_lent_find(kernel, context, &context->tensors[kernel->outputs[i]], true, &p->outputs[i], lent, err)) return 1;
   if (!lent->moves) return 0;
-  return tgi_tensor_output(plan->replay->device, kernel->base.habits[i], &p->outputs[i], &p->readbacks[i], err);
+  const tg_port *past = tgi_plan_past(plan, p->inputs, i);
+  return tgi_tensor_output(plan->replay->device, past, kernel->base.habits[i], &p->outputs[i], &p->readbacks[i], err);
 }
 
 static int fill_outputs(const tg_kernel *kernel, tgl_context *context, const tgi_plan *plan, ports *p, tg_error *err) {
