@@ -3,9 +3,10 @@ inputs (`batched_steps`) and return that of its result, or raise Unsupported."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from tflgpu_plugin.ir import is_symbolic, surely_equal
+from tflgpu_plugin.ir import HostOp, is_symbolic, surely_equal
 from tflgpu_plugin.ops import rows
 from tflgpu_plugin.providers import HostModel, HostNode, not_unrolled, truth
 
@@ -281,18 +282,26 @@ HANDLERS: dict[str, Handler] = {
 
 def handler(batch: Batch, node: HostNode) -> Handler:
     """Returns the handler of a node."""
-    row = batch.e.table.row(node)
-    whole = row is not None and row.op in rows() and rows()[row.op].kind == "elementwise"
+    whole = _by_element(batch.e.table.row(node))
     return HANDLERS.get(node.title, _elementwise if whole else _arithmetic)
 
 
-def reduces_rows(body: HostModel) -> bool:
-    """Whether a loop with this body reduces rows whose bounds a step computes, or the differences
-    of rows."""
+def _by_element(row: HostOp | None) -> bool:
+    return row is not None and row.op in rows() and rows()[row.op].kind == "elementwise"
+
+
+def reduces_rows(body: HostModel, table: Mapping[str, HostOp]) -> bool:
+    """Whether a loop with this body may take all steps at once: nodes of other kinds do not depend
+    on the step, and it reduces rows whose bounds a step computes, or the differences of rows."""
     names = {HANDLERS.get(node.title) for node in body.nodes}
     if _squares in names and names <= {_squares, _difference, _same}:
         return True
-    made, sliced = {key for node in body.nodes for key in node.writes}, set[str]()
+    made, sliced = {*body.given, *(key for node in body.nodes for key in node.writes)}, set[str]()
+    if not all(
+        node.title in HANDLERS or _by_element(table.get(node.title)) or made.isdisjoint(node.reads)
+        for node in body.nodes
+    ):
+        return False
     for node in body.nodes:
         cuts = HANDLERS.get(node.title) is _slice and not made.isdisjoint(node.reads[1:3])
         if cuts or not sliced.isdisjoint(node.reads):

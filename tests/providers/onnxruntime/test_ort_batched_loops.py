@@ -266,6 +266,22 @@ def test_steps_that_depend_on_others_stay_a_loop(data: bytes) -> None:
     assert found["Loop"] == "cpu"
 
 
+def test_other_work_in_steps_stays_where_it_is() -> None:
+    """A body with a product of matrices is placed by its own nodes."""
+    body = (
+        CUT.replace("keepdims = 0> (own", "keepdims = 1> (own")
+        + """
+      wide = Transpose <perm = [1, 0]> (sums)
+      product = MatMul (wide, sums)
+      row = ReduceMax <axes = [0], keepdims = 0> (product)"""
+    )
+    ours = m.session(loop(body), force=1)
+    given = {"x": m.values(20, 6), "bounds": np.array([2, 4, 7, 9])}
+    m.compare(ours, m.cpu(loop(body)), given)
+    found = {node.op: node.where for node in tflgpu_plugin.report(ours).nodes}
+    assert found["MatMul"] == "gpu" and found["Loop"] == "cpu"
+
+
 def test_steps_that_count() -> None:
     body = CUT + "next = Add (at, step) row = Identity (sums)"
     data = loop(body, ", int64 at", ", begin_at", "int64 next, float[6] row")
