@@ -95,11 +95,12 @@ def _step(line: str, gpu: Nvidia) -> Step | None:
     awaits = re.search(r"wt=([01]+)", schedule)
     bits = enumerate(reversed(awaits[1])) if awaits else ()
     needs = tuple(number for number, bit in bits if bit == "1")
-    makes = tuple(int(number) for number in re.findall(r"(?:wr|rd):(\d)", schedule))
+    makes = tuple(int(number) for number in re.findall(r"wr:(\d)", schedule))
+    frees = tuple(int(number) for number in re.findall(r"rd:(\d)", schedule))
     delay = re.search(r"delay=(\d+)", schedule)
     kind, slots, moved, after, products = _kind(op, gpu)
     return Step(
-        kind, slots, moved, products, PARTS.get(op.split(".")[0], ""), needs, makes, after,
+        kind, slots, moved, products, PARTS.get(op.split(".")[0], ""), needs, makes, frees, after,
         float(delay[1]) if delay else 1.0,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from benchmarks.compiled.cost import Code, Gpu, Instruction, Work, alone
 
 GLOBAL, SHARED, CONSTANT, SPECIAL = 250, 40, 60, 30  # cycles until memory or a slow unit answers
+READ = 20  # cycles until an instruction has read its registers
 SHARED_BYTES = 128  # per cycle of a unit
 
 
@@ -16,11 +17,12 @@ SHARED_BYTES = 128  # per cycle of a unit
 class Step(Instruction):
     """`kind` is one of: float, int, load, store, shared (workgroup memory), other, uncounted.
     `bytes` are those of the whole subgroup. `needs` and `makes` are numbers of registers or
-    barriers; what is made is there `after` so many cycles. `delay`: cycles until the next is
-    issued."""
+    barriers; what is made is there `after` so many cycles. `frees`: barriers that end when the
+    registers that it reads may be written again. `delay`: cycles until the next is issued."""
 
     needs: tuple[int, ...] = ()
     makes: tuple[int, ...] = ()
+    frees: tuple[int, ...] = ()
     after: int = 0
     delay: float = 1
 
@@ -36,6 +38,7 @@ def latency(code: Code, work: Work) -> float:
             assert isinstance(each, Step)
             now = max([now, *(ready.get(number, 0.0) for number in each.needs)])
             ready.update(dict.fromkeys(each.makes, now + each.after))
+            ready.update(dict.fromkeys(each.frees, now + READ))
             now += each.delay
         return now - start
 
