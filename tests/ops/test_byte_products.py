@@ -13,7 +13,8 @@ from tflgpu_plugin.compile import byte_storage, compiler
 from tflgpu_plugin.ir import Array, Graph, Plan, Quantization, Target, Tensor
 from tflgpu_plugin.ops import byte_products
 from tflgpu_plugin.ops.blocks import Blocks
-from tflgpu_plugin.ops.byte_products import BYTE, Level, Weights, shift
+from tflgpu_plugin.ops.byte_products import Weights, shift
+from tflgpu_plugin.ops.levels import BYTE, Level, level
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
 
@@ -190,4 +191,4 @@ def test_values_of_other_types_have_no_bytes() -> None:
     ]
     tensors.append(b.input(MAP, "i8", Quantization((1.0, 2.0), (0, 0))))
     low = byte_products.Lowering(b.graph(*tensors), GPU)
-    assert [byte_products.level(low, tensor) for tensor in tensors] == [None] * 4
+    assert [level(low, tensor) for tensor in tensors] == [None] * 4

@@ -11,7 +11,7 @@ from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile.precision import Memory
 from tflgpu_plugin.ir import COUNTS, Graph, quantization
 from tflgpu_plugin.kernels import Operand
-from tflgpu_plugin.ops.byte_products import Level, level
+from tflgpu_plugin.ops.levels import Level, level
 from tflgpu_plugin.ops.lowering import Launch, Lowering
 
 VECTOR = 4  # lanes

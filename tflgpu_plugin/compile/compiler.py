@@ -19,7 +19,7 @@ from tflgpu_plugin.ir.plan import Buffer, Dispatch, Pipeline, Plan, Port, Weight
 from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.symbolic import Word, example, symbolic
 from tflgpu_plugin.ir.target import Target
-from tflgpu_plugin.ops.byte_products import Level
+from tflgpu_plugin.ops.levels import Level
 from tflgpu_plugin.ops.lowering import CHECK, Constant, Launch, Lowering, Raw, Source
 from tflgpu_plugin.passes import pipeline
 
@@ -158,7 +158,8 @@ class Assembly:
         """Whether the values of a source are stored as int32."""
         if isinstance(source, int):
             tensor = self.low.copied.get(source, source)
-            return tensor >= 0 and is_integer(self.graph.tensors[tensor])
+            own = tensor >= 0 and is_integer(self.graph.tensors[tensor])
+            return own or tensor in self.low.integers
         return isinstance(source, Constant) and source.whole
 
     def _low(self, source: Source) -> float | None:

@@ -53,9 +53,11 @@ from tflgpu_plugin.kernels.bodies import Variant, body
 from tflgpu_plugin.kernels.epilogue import (
     EPILOGUE_OPS,
     ROWS,
+    SUMS,
     FusedEpilogueOp,
     expression,
     pairwise,
+    parameters,
     sums_integers,
 )
 
@@ -63,10 +65,12 @@ __all__ = (
     "EIGHT",
     "EPILOGUE_OPS",
     "ROWS",
+    "SUMS",
     "FusedEpilogueOp",
     "Operand",
     "expression",
     "pairwise",
+    "parameters",
     "sums_integers",
 )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tflgpu_plugin.kernels.epilogue import ROWS, FusedEpilogueOp, expression, pairwise
+from tflgpu_plugin.kernels.epilogue import ROWS, SUMS, FusedEpilogueOp, expression, pairwise
 
 EIGHT = 8  # vec4 in an aligned array of a constant
 
@@ -170,11 +170,18 @@ def stores(
 
 def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) -> str:
     name, kind = operand.name, operand.type(4)
-    value = made = f"select({kind}(), v, epilogue.mask)"
+    first = "var v = value;"
+    given, alone = kind, False
+    if epilogue and epilogue[0].op in SUMS:
+        given, alone = "vec4i", len(epilogue) == 1
+        first = _of_sums(epilogue[0])
+    # One step alone makes zeros in padding channels.
+    value = made = "v" if alone else f"select({kind}(), v, epilogue.mask)"
     if operand.half:
         value = f"native_halves({value})" if operand.native else f"halves({value})"
     if operand.levels:
-        value = f"levels_of({value}, p.scale_{name}, p.zero_{name})"
+        numbers = f"p.scale_{name}, p.zero_{name}"
+        value = "pack4xI8(n)" if alone else f"levels_of({value}, {numbers})"
     if operand.whole and epilogue:
         raise ValueError(f"operand {name!r} holds integers, which no epilogue op supports")
     stored = f"  {name}_data[p.off_{name} + i] = {value};"
@@ -191,11 +198,12 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
             )
         if each.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts slices
             count = ROWS[each.op]
-            fields[-1] = ", ".join(f"e{k}_{row}: vec4f" for row in range(count))
+            of = "vec4i" if each.op in SUMS else "vec4f"
+            fields[-1] = ", ".join(f"e{k}_{row}: {of}" for row in range(count))
             slices = f"u32(p.{each.fields[-1]})"
             loads[-1] = ", ".join(f"load_{each.operand}(q + {r}u * {slices})" for r in range(count))
-            rows = ", ".join(f"epilogue.e{k}_{row}" for row in range(count))
-            steps.append(f"  v = {expression(each.op, each.fields).replace('$e', rows)};")
+            if each.op not in SUMS:
+                steps.append(f"  v = {_by_rows(k, each)};")
         elif pairwise(each.op):
             source = f"load_{each.operand}(i)" if each.spread == "same" else f"epilogue.e{k}"
             source = source if each.operand else f"vec4f(p.{each.fields[0]})"
@@ -207,12 +215,25 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
             f"struct Epilogue_{name} {{ {', '.join(fields)} }}",
             f"fn epilogue_{name}(q: u32) -> Epilogue_{name} "
             f"{{ return Epilogue_{name}({', '.join(loads)}); }}",
-            f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: {kind})"
+            f"fn store_{name}(i: u32, epilogue: Epilogue_{name}, value: {given})"
             f"{f' -> {kind}' * told} {{",
-            "  var v = value;",
+            f"  {first}",
             *steps,
             stored,
             *[f"  return {made};"] * told,
             "}",
         ]
     )
+
+
+def _by_rows(k: int, step: FusedEpilogueOp) -> str:
+    """Returns the result of the k-th step, whose operand has rows."""
+    rows = ", ".join(f"epilogue.e{k}_{row}" for row in range(ROWS[step.op]))
+    return expression(step.op, step.fields).replace("$e", rows)
+
+
+def _of_sums(step: FusedEpilogueOp) -> str:
+    """Returns WGSL that defines the bytes `n` and the values `v` of the levels of a sum."""
+    zero, _, _, scale, _ = step.fields
+    levels = f"let n = {_by_rows(0, step)};"
+    return f"{levels} var v = vec4f(n - vec4i(p.{zero})) * p.{scale};"

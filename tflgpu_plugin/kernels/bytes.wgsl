@@ -20,3 +20,24 @@ fn four_dots(x: u32, w: vec4i) -> vec4i {
   let words = bitcast<vec4u>(w);
   return vec4i(dot4I8Packed(x, words.x), dot4I8Packed(x, words.y), dot4I8Packed(x, words.z), dot4I8Packed(x, words.w));
 }
+// The bytes from `least` to `most` of the levels of integer sums; `zero` is that of 0. `start` is added to a sum. The product with a
+// fixed-point factor (31 bits after the point, in `fraction`) is rounded, halves up, divided by two to the power of `shift`, at
+// least 1, and rounded, halves away from zero. `factor` has the bits of the fraction as float32: a product below 2^20 is known to
+// less than a half, and the last bit of the rounded product decides.
+fn requantized_sums(sum: vec4i, start: vec4i, fraction: vec4i, factor: vec4i, shift: vec4i,
+                    zero: i32, least: i32, most: i32) -> vec4i {
+  let total = sum + start;
+  let quarters = fma(vec4f(total), bitcast<vec4f>(factor), vec4f(0x1.8p+21f));
+  let near = bitcast<vec4i>(clamp(quarters, vec4f(0x1p+21f), vec4f(0x1.fffffep+21f))) >> vec4u(2u);
+  let last = bitcast<vec4i>(bitcast<vec4u>(total * fraction + vec4i(0x40000000i)) >> vec4u(31u));
+  let n = near + ((near ^ last) & vec4i(1i));
+  let places = bitcast<vec4u>(shift);
+  let half = (vec4i(2i * zero + 1i) << places) >> vec4u(1u);
+  return clamp((n + (half - vec4i(0x12900000i)) + (total >> vec4u(31u))) >> places, vec4i(least), vec4i(most));
+}
+// The same with a float32 factor; halves are rounded to even.
+fn rescaled_sums(sum: vec4i, start: vec4i, factor: vec4i, zero: i32, least: i32, most: i32) -> vec4i {
+  let product = vec4f(sum + start) * bitcast<vec4f>(factor);
+  let n = round(clamp(product, vec4f(f32(least - zero)), vec4f(f32(most - zero))));
+  return bitcast<vec4i>(n + vec4f(0x3p+22f)) + vec4i(zero - 0x4b400000i);
+}

@@ -25,8 +25,10 @@
 //   parts    each stage has a sum of its own, which has a smaller rounding error
 //   eights   the weights of an iteration are eight vec4 and are read as an array of eight
 //   dots     x and weights are bytes with a sign: an iteration multiplies a word of four channels of x by a vec4 of words for each
-//            slice, and sums are integers that begin with those of `start`. `step` is 4
+//            slice, and sums are integers. `step` is 4
 //   shifted  the weights are `shift` more than their bytes, so that p.shift times the sum of x is added
+//   integers  these sums are stored or requantized as they are: the epilogue adds what they begin with. Otherwise they begin with
+//            those of `start`, and become floats
 //
 // Weights: [block][tap][channel][slice] of vec4 over output channels, so that an iteration reads `step * slices` adjacent vec4.
 // Pixels past the end repeat the last one and write the same value again, so that threads do not diverge at the edge.
@@ -35,6 +37,8 @@
 @let LOAD_X, PADDED_X = HOW + "_x", "padded_x" if HOW == "load" else "padded_" + HOW + "_x";
 {% set lane = [""] if step == 1 else [".x", ".y", ".z", ".w"] %}
 alias Vector = vec4<{{ "i32" if dots else "f16" if run else "f32" }}>;
+// What a sum is when it is stored:
+alias Stored = vec4<{{ "i32" if integers else "f32" }}>;
 // The channels of x that an iteration reads:
 alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run else "f32") }};
 @if MEMORY: var<workgroup> tile: array<Vector, {{ 8 * weights }}>;
@@ -107,12 +111,11 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   let x[j] = distance(at[j]);
   let y[j] = result_of(plane, m[j]);
 }
-  var c[j][q] = vec4f(0.0);
-@if DOTS {
-  let begin = batch * p.start_batch + out_slice;
-  var total[j][q] = load_start(begin + q);
+  // With `dots`, sums of float32 or int32 are made of those of bytes at the end.
+  var c[j][q] = Stored();
+  @if INTEGERS: var total[j][q] = vec4i();
+  @if DOTS && !INTEGERS: var total[j][q] = load_start(batch * p.start_batch + out_slice + q);
   @if SHIFTED: var sum[j] = 0;
-}
   // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let steps = p.steps;
   let x_slice = p.x_slice * VIEWS;
@@ -123,8 +126,8 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   @if SHARED: w_base += min(lane, WEIGHTS - 1u);
 @order.sum();
   @if RUN: c[j][q] *= p.unscale;
-  @if DOTS && SHIFTED: total[j][q] += vec4i(p.shift * sum[j]);
-  @if DOTS: c[j][q] = vec4f(total[j][q]);
+  @if SHIFTED: total[j][q] += vec4i(p.shift * sum[j]);
+  @if DOTS: c[j][q] = Stored(total[j][q]);
   // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.
   for (var number = 0u; number < count; number++) {
     let epilogue = epilogue_y(out_slice + number);

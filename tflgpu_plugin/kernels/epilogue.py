@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tflgpu_plugin.ir.graph import EpilogueOp
 
 # WGSL of each epilogue op: `v` (vec4f) is the value, `e` the second operand if any, `$0`, `$1` ...
@@ -114,8 +116,18 @@ EPILOGUE_OPS: dict[str, str] = {
     "from_float8": "from_float8(v, vec3u(vec3f($0, $1, $2)), $3 != 0.0, $4 != 0.0)",
 }
 
+# Steps that take the place of the first one in kernels that sum integers: `value` (vec4i) is the
+# sum, and the result (vec4i) the bytes of its levels. Lowering makes them; their rows are int32.
+SUMS: dict[str, str] = {
+    "requantize_sums": "requantized_sums(value, $e, $0, $1, $2)",
+    "rescale_sums": "rescaled_sums(value, $e, $0, $1, $2)",
+}
+# Their parameters: zero point, least and most byte, scale of the levels, slices of the operand.
+SUMS_PARAMETERS: tuple[type, ...] = (np.int32, np.int32, np.int32, float, int)
+
 # Number of rows, for ops whose operand is a matrix [rows, channels].
-ROWS = {"requantize": 5, "requantize_small": 5, "requantize_once": 5, "rescale": 3}
+ROWS = {"requantize": 5, "requantize_small": 5, "requantize_once": 5, "rescale": 3,
+        "requantize_sums": 4, "rescale_sums": 2}  # fmt: skip
 
 EXACT = {*ROWS, "whole"}
 
@@ -144,7 +156,15 @@ class FusedEpilogueOp:
 def expression(step: str, fields: Sequence[str] = ()) -> str:
     """Returns WGSL of one of `EPILOGUE_OPS` with its parameters in these fields of the uniform
     block."""
-    return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", EPILOGUE_OPS[step])
+    text = EPILOGUE_OPS.get(step) or SUMS[step]
+    return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", text)
+
+
+def parameters(step: EpilogueOp) -> list[object]:
+    """Returns the parameters of a step in the types that its WGSL expects: float32, but for those
+    of `SUMS`."""
+    kinds = SUMS_PARAMETERS if step.op in SUMS else (float,) * len(step.parameters)
+    return [kind(value) for kind, value in zip(kinds, step.parameters, strict=True)]
 
 
 def pairwise(step: str) -> bool:

@@ -27,6 +27,7 @@ class Conv(NamedTuple):
     eights: bool
     dots: bool = False
     shifted: bool = False
+    integers: bool = False
 
 
 class Depthwise(NamedTuple):

@@ -15,48 +15,18 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin import kernels
-from tflgpu_plugin.ir import Array, Node, quantization
-from tflgpu_plugin.ops import split_depth
+from tflgpu_plugin.ir import Array, Node
+from tflgpu_plugin.ops import integer_sums, split_depth
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.forms import Form, Problem
+from tflgpu_plugin.ops.levels import BYTE, level
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.packing import VECTOR_BYTES, pieces_of
 from tflgpu_plugin.ops.product import Product, multiply
 
 NAME = "byte_products"
 MOST_TERMS = 1 << 15  # of a sum of products of 9 bits that int32 holds
-BYTE = np.iinfo(np.int8)
 STEP = 4  # channels of an iteration
-
-
-class Level(NamedTuple):
-    """The value of a byte b with a sign: scale * (b - zero)."""
-
-    scale: float
-    zero: int
-
-    def parameters(self, name: str) -> dict[str, object]:
-        """Returns the parameters with which a kernel converts an operand of this name."""
-        return {f"scale_{name}": self.scale, f"zero_{name}": float(self.zero)}
-
-    @property
-    def padding(self) -> int:
-        """Returns the word of four zeros."""
-        return self.zero % 256 * 0x01010101
-
-
-def level(low: Lowering, tensor: int) -> Level | None:
-    """Returns what the bytes of a tensor stand for, None unless it has 8 bits and one scale that
-    float32 and its inverse hold."""
-    held = low.graph.tensors[tensor]
-    if held.dtype not in quantization.STORED or held.data is not None:
-        return None
-    if held.quantization is not None and len(held.quantization.scale) != 1:
-        return None
-    scale, zero = quantization.parameters(held)
-    if not 2.0**-100 < scale < 2.0**100:
-        return None
-    return Level(scale, int(zero) + (BYTE.min if held.dtype == "u8" else 0))
 
 
 def form(made: Callable[[Problem], tuple[Lowering, Node, Product] | None]) -> Form[Problem]:
@@ -101,39 +71,49 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
     """Records one launch, or those of a product in parts, and that of an input in bytes, which is
     elided where the input itself can be stored in bytes."""
     product = product._replace(tile=replace(product.tile, step=STEP), source=in_bytes(low, node))
-    first, *rest = node.epilogue
-    integers = replace(first, parameters=(1.0, *first.parameters[1:]))
-    summed = replace(node, epilogue=(integers, *rest))
-    count = split_depth.parts(low, node, product)
-    if count == 1:
-        multiply(low, summed, _of_words(low, node, product, 1))
-        return
-    sums = low.temporary(count * low.geometry(node.outputs[0]).vectors)
-    multiply(low, summed, _of_words(low, node, product, count)._replace(target=sums, split=True))
-    split_depth.add_parts(low, summed, sums, count)
-
-
-def _of_words(low: Lowering, node: Node, product: Product, count: int) -> Product:
-    """Returns the product with its weights in words, in so many parts of the channels."""
     data, x = low.graph.constant(node.operand(1)), level(low, node.operand())
     less = None if data is None else shift(data)
     assert x is not None and less is not None
-    blocks = replace(product.blocks, depth=product.blocks.depth // count)
-    weights = Weights(blocks, count, x.zero, less)
+    weights = Weights(product.blocks, 1, x.zero, less)
+    first, *rest = node.epilogue
+    table = None
+    if made := integer_sums.step(low, node):
+        table = integer_sums.table(low, node, weights.start, *weights)
+    else:
+        made = replace(first, parameters=(1.0, *first.parameters[1:]))
+    summed = replace(node, epilogue=(made, *rest))
+    count = split_depth.parts(low, node, product)
+    if count == 1:
+        multiply(low, summed, _of_words(low, node, product, weights, table))
+        return
+    weights = weights.parted(count)
+    sums = low.temporary(count * low.geometry(node.outputs[0]).vectors, whole=table is not None)
+    parts = _of_words(low, node, product, weights, table)
+    multiply(low, summed, parts._replace(target=sums, split=True))
+    split_depth.add_parts(low, summed, sums, count, table)
+
+
+def _of_words(
+    low: Lowering, node: Node, product: Product, weights: Weights, table: Constant | None
+) -> Product:
+    """Returns the product with its weights in words. A `table` has the first terms of the sums."""
+    blocks, count = weights.blocks, weights.parts
     words = blocks.block_vectors // STEP
     address = product.address.given(
         block_vectors=words,
         tap_vectors=blocks.tap_vectors // STEP,
         w_batch=blocks.count * words if count > 1 else 0,
         start_batch=weights.slices if count > 1 else 0,
-        shift=np.int32(less),
+        shift=np.int32(weights.shift),
     )
+    summed = table is not None
     return product._replace(
         blocks=blocks,
         address=address._replace(planes=count) if count > 1 else address,
         packed=_words(low, node, weights),
-        more={"start": _start(low, node, weights)},
-        variant={"dots": True, "shifted": less != 0, "eights": False},
+        more={} if summed else {"start": _start(low, node, weights)},
+        variant={"dots": True, "shifted": weights.shift != 0, "eights": False, "integers": summed},
+        table=table,
     )
 
 
@@ -158,6 +138,11 @@ class Weights(NamedTuple):
     parts: int
     zero: int
     shift: int
+
+    def parted(self, count: int) -> Weights:
+        """Returns these weights in so many parts of the channels."""
+        blocks = replace(self.blocks, depth=self.blocks.depth // count)
+        return self._replace(blocks=blocks, parts=count)
 
     @property
     def slices(self) -> int:

@@ -17,12 +17,12 @@ from tflgpu_plugin import kernels
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir.digests import of_array
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Geometry, Graph, Node, Shape, geometry
-from tflgpu_plugin.ir.plan import Pack, Weight
+from tflgpu_plugin.ir.plan import Pack
 from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.epilogue import spread
-from tflgpu_plugin.ops.packing import VECTOR_BYTES, stored_pieces
+from tflgpu_plugin.ops.packing import VECTOR_BYTES, moves, stored_pieces
 from tflgpu_plugin.ops.unknown import unflagged
 
 WORKGROUP = 64  # threads, unless a kernel says otherwise
@@ -85,12 +85,13 @@ class Kernel(NamedTuple):
 class Stores(NamedTuple):
     """How a launch stores its results. `fused`: the node's epilogue is applied where the kernel
     stores its first output; false for launches that write a temporary, or a part of an output that
-    a later launch completes. `copies`: it copies its operand unchanged to this vec4 of the result,
-    so the operand may be computed there. `takes`: the result is the contiguous part of the operand
-    from this vec4 on, and may stay there. `also`: further nodes whose results it stores, with their
-    epilogues."""
+    a later launch completes. `table`: the operand of a first step of `kernels.SUMS`. `copies`: it
+    copies its operand unchanged to this vec4 of the result, so the operand may be computed there.
+    `takes`: the result is the contiguous part of the operand from this vec4 on, and may stay there.
+    `also`: further nodes whose results it stores, with their epilogues."""
 
     fused: bool = True
+    table: Constant | None = None
     copies: int | None = None
     takes: int | None = None
     also: Sequence[Node] = ()
@@ -124,22 +125,14 @@ class Launch:
         return [source for operand, source in self.operands if operand.access != "r"]
 
 
-def _moves(constant: Constant, other: Constant, more: int) -> bool:
-    """Whether `pack` only changes the order of numbers and adds zeros: if the numbers of a constant
-    are increased by `more`, so are all nonzero numbers of its packed form (`other`)."""
-    kind = np.int32 if constant.whole else np.float32
-    size = constant.vectors * VECTOR_BYTES
-    first, second = (Weight((), 0, 0, size, c.pack).image().view(kind) for c in (constant, other))
-    return bool((second == np.where(first == 0, 0, first + more)).all())
-
-
 @dataclass
 class Lowering:
     """Collects the launches of a partition. `sizes`: vec4 counts of temporaries. `aliases`: output
     -> input, or -> a host buffer that stores the tensor as it is. `homes`: host buffers in which
     tensors are computed. `hosted`: tensors also in the host's buffer. `turned`: outputs that are
     channels-first copies, and of what. `shared`: inputs with the buffer of an output. `copied`,
-    `in_bytes`: temporaries with the elements of a tensor, in its storage or in bytes."""
+    `in_bytes`: temporaries with the elements of a tensor, in its storage or in bytes. `integers`:
+    temporaries of int32."""
 
     graph: Graph
     target: Target
@@ -152,6 +145,7 @@ class Lowering:
     shared: dict[int, int] = field(default_factory=dict)
     copied: dict[int, int] = field(default_factory=dict)
     in_bytes: dict[int, int] = field(default_factory=dict)
+    integers: set[int] = field(default_factory=set)
     form: str = ""
 
     @cached_property
@@ -168,11 +162,12 @@ class Lowering:
     def geometry(self, tensor: int) -> Geometry:
         return geometry(self.graph.shape(tensor))
 
-    def temporary(self, vectors: int, copied: int | None = None) -> int:
+    def temporary(self, vectors: int, copied: int | None = None, whole: bool = False) -> int:
         """Returns the id of a new temporary with this many vec4. `copied`: a tensor whose elements
-        it holds unchanged, so that both have one storage type."""
+        it holds unchanged, so that both have one storage type. `whole`: of int32."""
         tensor = -2 - len(self.sizes)
         self.sizes[tensor] = vectors
+        self.integers |= {tensor} if whole else set()
         if copied is not None:
             self.copied[tensor] = copied
         return tensor
@@ -233,8 +228,8 @@ class Lowering:
             places = np.arange(1, data.size + 1, dtype=np.int32).reshape(data.shape)
             made = Constant((tensor, *how), vectors, lambda: pack(places), data, False, whole)
             moved = replace(made, pack=lambda: pack(places + places.size))
-            if _moves(made, moved, places.size):  # see `Assembly._place_symbolic`
-                return made
+            if moves(made.pack, moved.pack, (vectors, whole), places.size):
+                return made  # see `Assembly._place_symbolic`
             data = data.astype(np.int64)  # guards that the numbers stay
         return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
 
@@ -330,10 +325,10 @@ class Lowering:
         parameters = dict(kernel.parameters)
         steps = [(of, each) for of in (node, *stores.also) for each in of.epilogue]
         for k, (of, each) in enumerate(steps if stores.fused else ()):
-            step = self._fuse(each, k, of, operands)
+            table = stores.table if each.op in kernels.SUMS else None
+            step = self._fuse(each, k, of, operands, table)
             epilogue.setdefault(stored[of.outputs[0]], []).append(step)
-            values = zip(step.fields, each.parameters, strict=True)
-            parameters |= {name: float(value) for name, value in values}
+            parameters |= zip(step.fields, kernels.parameters(each), strict=True)
         if any(operand.name == "p" for operand, _ in operands):
             raise ValueError("operand name 'p' is taken by the parameters")
         if len(operands) > self.target.max_storage_buffers:
@@ -383,13 +378,15 @@ class Lowering:
         )
 
     def _fuse(
-        self, each: EpilogueOp, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]]
-    ) -> kernels.FusedEpilogueOp:
+        self, each: EpilogueOp, k: int, node: Node, operands: list[tuple[kernels.Operand, Source]],
+        table: Source | None,
+    ) -> kernels.FusedEpilogueOp:  # fmt: skip
         fields = tuple(f"epilogue{k}_{i}" for i in range(len(each.parameters)))
         if each.tensor is None:
             return kernels.FusedEpilogueOp(each.op, fields=fields)
         name = f"fused{k}"
-        operands.append((kernels.Operand(name), self.stored(each.tensor)))
+        source = self.stored(each.tensor) if table is None else table
+        operands.append((kernels.Operand(name), source))
         how = spread(self.graph, each.tensor, node.outputs[0]) or "same"
         return kernels.FusedEpilogueOp(
             each.op, name, "rows" if each.op in kernels.ROWS else how, fields

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tflgpu_plugin.ir.graph import Array, Geometry
+from tflgpu_plugin.ir.plan import Pack, Weight
 
 VECTOR_BYTES = 16
 PACKED_BYTES = 1 << 20  # bytes of a large constant that are packed at a time: peak memory stays low
@@ -47,3 +48,17 @@ def stored_pieces(data: Array, shape: Geometry, kind: str = "float32") -> Iterat
 def pieces_of(unit: int) -> int:
     """Returns how many units of this many bytes make a piece of a constant."""
     return max(1, PACKED_BYTES // max(1, unit))
+
+
+def moves(pack: Pack, moved: Pack, size: tuple[int, bool], more: int) -> bool:
+    """Whether a `pack` of so many vec4, of int32 or not, only changes the order of numbers and adds
+    zeros: if the numbers of a constant are increased by `more`, so are all nonzero numbers of its
+    packed form (`moved`)."""
+    import numpy as np
+
+    vectors, whole = size
+    kind = np.int32 if whole else np.float32
+    first, second = (
+        Weight((), 0, 0, vectors * VECTOR_BYTES, each).image().view(kind) for each in (pack, moved)
+    )
+    return bool((second == np.where(first == 0, 0, first + more)).all())

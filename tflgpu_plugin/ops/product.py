@@ -13,7 +13,15 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Node
 from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.blocks import Blocks, weight_parts
-from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Kernel, Lowering, Source, Stores
+from tflgpu_plugin.ops.lowering import (
+    MAX_LOOP_ROUNDS,
+    Access,
+    Constant,
+    Kernel,
+    Lowering,
+    Source,
+    Stores,
+)
 from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
 
 STAGE = 8  # iterations whose weights share workgroup memory at a time
@@ -53,7 +61,8 @@ class Product(NamedTuple):
     `source`, `packed` and `target` replace the node's input, weights and output; no epilogue is
     applied to another target. If `split`, planes are parts of the channels, each with its own
     weights (`w_batch` vec4). If `in_parts`, long sums are computed as sums of partial sums.
-    `variant` adds to the kernel's variant, and `more` has further operands."""
+    `variant` adds to the kernel's variant, and `more` has further operands. `table` is that of the
+    epilogue (see `Stores`)."""
 
     blocks: Blocks
     tile: Tile
@@ -66,6 +75,7 @@ class Product(NamedTuple):
     in_parts: bool = False
     variant: Mapping[str, object] = MappingProxyType({})
     more: Mapping[str, Source] = MappingProxyType({})
+    table: Constant | None = None
 
 
 class _Loop(NamedTuple):
@@ -103,7 +113,7 @@ def multiply(low: Lowering, node: Node, product: Product) -> None:
             reads,
             {"y": y},
             (-(-loop.threads // loop.tile.lanes), last - first, product.address.planes),
-            stores=Stores(fused=product.target is None),
+            stores=Stores(fused=product.target is None, table=product.table),
         )
 
 

@@ -13,7 +13,7 @@ from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.symbolic import is_single
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.forms import Form, Problem
-from tflgpu_plugin.ops.lowering import Constant, Kernel, Launch, Lowering
+from tflgpu_plugin.ops.lowering import Constant, Kernel, Launch, Lowering, Stores
 from tflgpu_plugin.ops.packing import VECTOR_BYTES
 from tflgpu_plugin.ops.product import Product, multiply
 from tflgpu_plugin.ops.tiles import Tile, larger
@@ -111,8 +111,11 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
     add_parts(low, node, sums, count)
 
 
-def add_parts(low: Lowering, node: Node, sums: int, count: int) -> None:
-    """Records the launch that adds so many parts, which are one after the other in `sums`."""
+def add_parts(
+    low: Lowering, node: Node, sums: int, count: int, table: Constant | None = None
+) -> None:
+    """Records the launch that adds so many parts, which are one after the other in `sums`. `table`:
+    see `Stores`."""
     low.loops(node, count)
     part_size, variant = {"part": low.geometry(node.outputs[0]).vectors}, {"parts": count}
     low.each_vector(
@@ -120,6 +123,7 @@ def add_parts(low: Lowering, node: Node, sums: int, count: int) -> None:
         node,
         {"parts": sums},
         writes=("y",),
+        stores=Stores(table=table),
     )
 
 
