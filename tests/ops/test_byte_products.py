@@ -192,3 +192,24 @@ def test_values_of_other_types_have_no_bytes() -> None:
     tensors.append(b.input(MAP, "i8", Quantization((1.0, 2.0), (0, 0))))
     low = byte_products.Lowering(b.graph(*tensors), GPU)
     assert [level(low, tensor) for tensor in tensors] == [None] * 4
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+@pytest.mark.parametrize(("channels", "form"), [(3, "byte_products"), (2, "stem")])
+def test_layers_of_few_channels(dtype: str, channels: int, form: str) -> None:
+    """A word of an image of three channels has a byte that no weight is multiplied with."""
+    b = Net()
+    x = b.input(
+        (*MAP[:3], channels), dtype, Quantization((0.05,), (100 if dtype == "u8" else -28,))
+    )
+    graph = b.graph(layer(b, x, 10, 3, dtype, 7, 0.4))
+    device = adapter.open_device(adapter.select(None))
+    hardware = replace(device.target, software=False, vendor="amd")
+    found = []
+    for tuning in ({}, BYTES):
+        plan = compiler.compile(graph, replace(hardware, tuning=tuning))
+        value = np.ascontiguousarray(fed(dtype)[..., :channels])
+        found.append(results(plan, value))
+    assert form in {d.form for d in plan.dispatches}
+    assert np.array_equal(*found) and len(np.unique(found[0])) > 50
