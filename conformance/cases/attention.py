@@ -4,7 +4,8 @@ constant, and queries whose keys are all masked."""
 
 from __future__ import annotations
 
-from math import inf
+from dataclasses import replace
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,15 @@ def case(name: str, q: Shape, k: Shape, width: int = 0, mask: Any = None, length
         name, "attention", (*given, masked, told), {"scale": 0.25} | attributes,
         terms=k[-2] + q[-1],
     )  # fmt: skip
+
+
+def of_odd(made: NodeCase) -> NodeCase:
+    """Returns the case with values of which some are NaN or infinite, each in another channel."""
+    q, k, v, *rest = made.inputs
+    assert v is not None
+    values = np.random.default_rng(len(made.name)).uniform(-1, 1, v.shape).astype(np.float32)
+    values[0, 0, 2, 1], values[-1, -1, -1, 4], values[0, -1, 0, 9] = nan, inf, -inf
+    return replace(made, inputs=(q, k, constant(values), *rest))
 
 
 Q, K = (2, 3, 7, 16), (2, 3, 9, 16)
@@ -90,6 +100,11 @@ NODES = [
     case("mends_lowest", Q, K, mask=np.full((7, 9), LOWEST), empty=0.0, mends=True),
     case("mends_nan", Q, K, mask=np.where(np.eye(7, 9, 2, dtype=bool), np.nan, 0), empty=0.0,
          mends=True),
+    of_odd(case("mends_nothing_of_odd", Q, K, mask=CAUSAL_FROM_1, empty=0.0, mends=True)),
+    of_odd(case("mends_nan_of_odd", Q, K, mask=np.where(np.eye(7, 9, 2, dtype=bool), np.nan, 0),
+                empty=0.0, mends=True)),
+    of_odd(case("mends_many_of_odd", (1, 4, 3, 12), (1, 2, 601, 12), empty=0.0, mends=True,
+                mask=np.where(np.eye(3, 601, 430, dtype=bool), np.nan, 0))),
     case("mask_nan", Q, K, mask=np.where(np.eye(7, 9, dtype=bool), np.nan, 0)),
     case("causal", Q, K, causal=True),
     case("causal_past", Q, K, causal=True, past=2),

@@ -51,9 +51,10 @@ def attention(
     scores = scores if mask is None else _masked(scores, mask)
     found = np.full((*q.shape[:3], v.shape[3]), empty)
     for b, h, i in np.ndindex(*q.shape[:3]):
-        seen = np.arange(k.shape[2]) < (k.shape[2] if lengths is None else int(lengths[b]))
+        held = np.arange(k.shape[2]) < (k.shape[2] if lengths is None else int(lengths[b]))
+        seen = held.copy()
         if causal:
-            before = int(seen.sum()) - q.shape[2] if past is None else past
+            before = int(held.sum()) - q.shape[2] if past is None else past
             apart = i + before - np.arange(k.shape[2])
             seen &= (apart >= 0) & ((apart < window) | (window <= 0))
         if empty == 0 and not mends:
@@ -62,6 +63,8 @@ def attention(
         if row.size and not (mends and np.isnan(_shares(row)).any()):
             e = _shares(row)
             found[b, h, i] = e / rounded(e.sum(), row.size) @ v[b, h][seen]
+        elif mends:
+            found[b, h, i] = np.where(np.isfinite(v[b, h][held]).all(axis=0), empty, nan)
     return found.swapaxes(1, 2).reshape(q.shape[0], q.shape[2], -1) if packed else found
 
 

@@ -11,7 +11,7 @@
 //   masked   a mask is added to the scores
 //   lengths  the number of keys is read from a tensor, for each batch
 //   softcap  scores are limited to p.softcap * tanh(score / p.softcap)
-//   mends    a row whose sum of shares is NaN gets the result p.empty
+//   mends    all shares of a row whose sum is NaN are 0: its result is p.empty, or NaN where a value is NaN or infinite
 //   shared   invocations exchange values by shuffle (attention_shuffle.wgsl), otherwise in workgroup memory
 //            (attention_memory.wgsl)
 //   teams    groups of 8 invocations that split the blocks of keys of the same rows among them and combine their results at the
@@ -203,11 +203,25 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
 }
     let at = batch * p.y_batch + head * p.y_head + query * p.y_row;
     let is_nothing = is_nan(vec4f(whole_sum)).x;
-    @if MENDS: let nothing = is_nothing || whole_sum == 0.0;
-    @if !MENDS: let nothing = !is_nothing && whole_sum == 0.0;
+@if MENDS {
+    // Products of 0 with NaN and infinity are NaN: in `joined` if all shares are 0, but if they are NaN nothing else is left of it.
+    var odd[n] = is_nan(joined[n]);
+    if (is_nothing) {
+      odd[n] = vec4<bool>();
+      for (var key = 0u; key < keys; key += 4u) {
+@for j in 4 {
+        let w[n][j] = load_v(v[n] + min(key + j, keys - 1u) * p.v_row);
+        odd[n] = odd[n] | is_nan(w[n][j]) | is_infinite(w[n][j]);
+}
+      }
+    }
+    let nothing[n] = vec4<bool>(is_nothing || whole_sum == 0.0) & !odd[n];
+} @else {
+    let nothing[n] = vec4<bool>(!is_nothing && whole_sum == 0.0);
+}
 @for n in PARTS {
     if (team == 0u && slice + 8u * n < p.v_slices && first + row < p.rows) {
-      let y = select(joined[n] / whole_sum, vec4f(p.empty), nothing);
+      let y = select(joined[n] / whole_sum, vec4f(p.empty), nothing[n]);
       store_y(at + (slice + 8u * n) * p.y_slice, epilogue_y(head * p.y_first + slice + 8u * n), y);
     }
 }

@@ -13,7 +13,8 @@ the number of keys of each batch. With `causal`, query i sees the last `window` 
 keys up to i + past (default 0); with past=None the last query is at the last key of its batch. A
 query that sees no key gets the value `empty` (default NaN): all its keys are masked by -inf or
 also, if `empty` is a number, by the lowest float32. With `mends`, a query with a NaN score gets
-`empty` too, and the lowest float32 does not mask."""
+`empty` too, and the lowest float32 does not mask; but where a value of v is NaN or infinite, such a
+query's result is NaN, as that of a product with shares of 0 would be."""
 
 from __future__ import annotations
 
