@@ -271,12 +271,13 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("RELU_0_TO_1", "clip", 1, params.fixed(low=0.0, high=1.0), types=FLOATS),
         *(
-            _row(f"REDUCE_{kind}", f"reduce_{kind.lower()}", version, params.reduction,
-                 "value axes", types=NUMBERS, short=short)
-            for kind, version, short in (("MAX", 3, True), ("MIN", 3, True), ("PROD", 2, False))
+            _row(name, name.lower(), 3, params.reduction, "value axes",
+                 types=(*NUMBERS, "i8", "u8"), short=True)
+            for name in ("REDUCE_MAX", "REDUCE_MIN")
         ),
+        _row("REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", types=NUMBERS),
         _row(
-            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, types=ANY, **moved,
+            "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, types=MOVED, **moved,
         ),
         _row(
             "REVERSE_SEQUENCE", "reverse_sequence", 1,
