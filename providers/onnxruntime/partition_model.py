@@ -159,12 +159,16 @@ def _constant(value: Value, data: Array, external: bool) -> bytes:
 
 
 def _port(value: Value, shaped: bool = False) -> bytes:
-    """Returns the ValueInfoProto of an input or output, with its shape only if `shaped`: inputs of
-    the model have other shapes in each run, but loops need the ranks of their bodies' inputs."""
+    """Returns the ValueInfoProto of an input or output with its rank, and with its extents only if
+    `shaped`: inputs of the model have other ones in each run. Without the rank, onnxruntime's
+    optimizer inserts a Reshape that fails for a batch of 0 where convolutions are added. Vectors
+    have an extent or no shape, since ONNX takes sizes of an unknown number for none."""
     if not value.element:
         raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is not a tensor.")
-    kind = wire.integer(1, value.element)
-    if shaped and value.shape is not None:
-        dims = (wire.integer(1, n) if isinstance(n, int) else b"" for n in value.shape)
+    kind, shape = wire.integer(1, value.element), value.shape
+    vector = shape is not None and len(shape) == 1
+    if shape is not None and not (vector and not isinstance(shape[0], int)):
+        whole = shaped or vector
+        dims = (wire.integer(1, n) if whole and isinstance(n, int) else b"" for n in shape)
         kind += wire.message(2, b"".join(wire.message(1, dim) for dim in dims))
     return wire.text(1, value.name) + wire.message(2, wire.message(1, kind))

@@ -354,3 +354,15 @@ def test_a_partition_whose_results_nobody_reads() -> None:
     x = np.zeros((17, 0, 4), np.float32)
     (got,), (wanted,) = (made(data).run(None, {"x": x}) for made in (session, cpu))
     assert got.shape == wanted.shape == x.shape
+
+
+def test_a_batch_of_nothing_in_convolutions_that_are_added() -> None:
+    """onnxruntime's optimizer must know the rank of the partition's inputs."""
+    nodes = [
+        node("Conv", ["x", "w"], ["a"]), node("Conv", ["a", "w"], ["b"]),
+        node("Add", ["a", "b"], ["c"]), node("Conv", ["c", "w"], ["y"]),
+    ]  # fmt: skip
+    shape = ("n", 48, "h", "k")
+    data = model(nodes, {"x": shape}, {"y": shape}, {"w": floats(48, 48, 1, 1)})
+    (made,) = session(data).run(None, {"x": np.zeros((0, 48, 8, 8), np.float32)})
+    assert made.shape == (0, 48, 8, 8)
