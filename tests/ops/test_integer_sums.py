@@ -102,6 +102,28 @@ def test_channels_that_only_have_a_bias() -> None:
 
 
 @pytest.mark.adapter
+@pytest.mark.parametrize("shift", [-24, -28, -31])
+def test_channels_of_tiny_factors(shift: int) -> None:
+    """Weights of a channel that does not matter may be as large as others, so that sums are."""
+    numbers = RANDOM.integers(-(1 << 17), 1 << 17, SIZE)
+    fractions = RANDOM.integers(ONE // 2, ONE, SIZE)
+    wanted = np.zeros(SIZE, np.int64)
+    wanted[::2] = np.clip(
+        multiplied(numbers[::2], list(map(int, fractions[::2])), -9), -128 - ZERO, 127 - ZERO
+    )
+    factors = np.ldexp(fractions.astype(float), np.where(np.arange(SIZE) % 2, shift, -9) - 31)
+    np.testing.assert_array_equal(made(layer(numbers, factors, 4), "requantized_sums"), wanted)
+    assert len(np.unique(wanted)) > 200
+
+
+@pytest.mark.adapter
+def test_sums_beyond_int32() -> None:
+    """They wrap around, as those of hosts: a bias decides alone only where they do not."""
+    graph = layer(np.full(SIZE, -(1 << 31) - 1), np.full(SIZE, 2.0**-26), 4, most=2)
+    assert (made(graph, "requantized") == 32).all()
+
+
+@pytest.mark.adapter
 def test_halves_to_even() -> None:
     factors = np.float32(RANDOM.uniform(0.001, 0.5, SIZE))
     factors[: SIZE // 2] = 0.5

@@ -10,11 +10,12 @@ import numpy as np
 
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir import Array, EpilogueOp, Node
-from tflgpu_plugin.ir.quantization import EXACT_INTEGERS, ONE
+from tflgpu_plugin.ir.quantization import EXACT_INTEGERS, INT32, ONE
 from tflgpu_plugin.ops.levels import BYTE, level
 from tflgpu_plugin.ops.lowering import Constant, Lowering
 
 MOST = 1 << 20  # below it a product is known to less than a half
+MOST_SHIFT = MOST.bit_length() + 1  # by which results below that are 0, as by larger ones
 MOST_FIXED = 1 << 12  # of sums beside a bias that alone decides
 
 
@@ -57,9 +58,10 @@ class Channels(NamedTuple):
     def fixed(self) -> Array:
         """Returns which channels have the same result for all inputs, as those of which no weight
         matters beside the bias."""
-        ends = [self.results(self.bias + change) for change in (-self.reach, self.reach)]
-        found = (ends[0] == ends[1]) & (self.reach < MOST_FIXED) & (self.shift >= 0)
-        return np.asarray(found)
+        least, most = self.bias - self.reach, self.bias + self.reach
+        within = (least >= INT32.min) & (most <= INT32.max)  # hosts' sums do not wrap around
+        small = (self.reach < MOST_FIXED) & (self.shift >= 0)
+        return np.asarray((self.results(least) == self.results(most)) & within & small)
 
     def results(self, sums: Array) -> Array:
         """Returns the levels of sums, by `requantize`."""
@@ -125,7 +127,7 @@ def _of_fixed_point(c: Channels) -> tuple[Array, ...]:
     bias = np.where(fixed, 2 * c.results(c.bias) * MOST_FIXED * 4, c.bias)
     fraction = np.where(fixed, ONE // (MOST_FIXED * 4), c.fraction)
     factor = (fraction / ONE).astype(np.float32).view(np.int32)
-    return bias, fraction, factor, np.where(fixed, 1, c.shift)
+    return bias, fraction, factor, np.where(fixed, 1, np.minimum(c.shift, MOST_SHIFT))
 
 
 def _is_finite(c: Channels) -> bool:
