@@ -262,6 +262,7 @@ TESTS: dict[str, Sequence[str]] = {
     "graph": ("test_verifier", "test_graph"),
     "requantize": (
         "test_fixed_point",
+        "test_integer_sums",
         "test_quantization",
         "test_ort_quantized",
         "test_onnx_quantized",

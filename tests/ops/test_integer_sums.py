@@ -124,6 +124,27 @@ def test_sums_beyond_int32() -> None:
 
 
 @pytest.mark.adapter
+@pytest.mark.parametrize("rounding", ["fixed_point", "even"])
+def test_biases_beyond_int32(rounding: str) -> None:
+    """A bias of real numbers counts, though a tiny scale of weights would make it larger."""
+    b = Net()
+    x = b.input(INPUT, "i8", Quantization((0.5,), (7,)))
+    scale = np.where(np.arange(8) % 2, 0.01, 1e-12)
+    data = b.random.integers(-127, 128, (8, 1, 1, 4)).astype(np.int8)
+    weights = b.constant(data, "i8", Quantization(tuple(map(float, scale)), (0,) * 8, 0))
+    bias = np.float32(np.arange(8) * 9 - 40)
+    held = Quantization((1.0,), (ZERO,), rounding=rounding)
+    made = Tensor("", (), "i8", None, held)
+    graph = b.graph(b.op("conv_2d", x, weights, b.constant(bias), made=made, **WINDOW))
+    own = adapter.open_device(adapter.select(None)).target
+    for tuning in ({}, BYTES):
+        plan = compiler.compile(graph, replace(own, tuning=tuning))
+        found = results(plan, np.full(INPUT, 9, np.int8)).astype(np.int64) - ZERO
+        exact = data.sum((1, 2, 3)) * scale + bias
+        assert np.abs(found - exact).max() < 0.51
+
+
+@pytest.mark.adapter
 def test_halves_to_even() -> None:
     factors = np.float32(RANDOM.uniform(0.001, 0.5, SIZE))
     factors[: SIZE // 2] = 0.5

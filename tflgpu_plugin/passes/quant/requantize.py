@@ -12,10 +12,11 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
-from tflgpu_plugin.ir.quantization import FACTOR_UNIT, LEAST_SHIFT, ONE, Levels, fixed_point
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, INT32, LEAST_SHIFT, ONE, Levels, fixed_point
 
 BIAS_UNIT = 1 << 12  # unit of a bias's high part: float32 holds both parts exactly
 SMALL = 1 << 21  # float32 holds smaller products of a sum and a fraction to a quarter
+MAX_BIAS = 1.001 * 2**31  # float32 holds those of int32 times a scale only to 24 bits
 MAX_WEIGHT = 255  # largest magnitude of 8-bit weights minus a zero point
 
 
@@ -26,7 +27,7 @@ def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     low part) and power of two, or as one float32 number.
 
     Returns None unless input and result have one scale each, weights and bias are constants, and
-    the epilogue is empty or only the bias."""
+    the epilogue is empty or only the bias, which int32 holds."""
     x, weights = (graph.tensors[t] for t in node.inputs[:2] if t is not None)
     result, channels = graph.tensors[node.outputs[0]], graph.shape(node.outputs[0])[-1]
     if not quantization.quantized(x) or weights.data is None or weights.quantization is None:
@@ -48,6 +49,9 @@ def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
         if given.size not in (1, channels):
             return None
         bias = bias + np.round(given.reshape(-1).astype(np.float64) / sums)
+        if not (np.abs(bias) < MAX_BIAS).all():  # real numbers, or of another scale than sums
+            return None
+        bias = np.clip(bias, INT32.min, INT32.max)
     ones = np.ones(channels)
     if quantization.even(result):
         sums = sums.astype(np.float32).astype(np.float64)
