@@ -3,11 +3,9 @@ inputs (`batched_steps`) and return that of its result, or raise Unsupported."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from tflgpu_plugin.ir import HostOp, is_symbolic, surely_equal
-from tflgpu_plugin.ops import rows
+from tflgpu_plugin.ir import is_symbolic, surely_equal
 from tflgpu_plugin.providers import HostModel, HostNode, not_unrolled, truth
 
 from .batched_steps import (
@@ -55,7 +53,8 @@ def _elementwise(batch: Batch, visit: Visit) -> Value:
     if any(isinstance(value, Rows) for value in given):
         return _of_rows(batch, visit)
     rank = max(map(batch.rank, given))
-    return Each(batch.run(visit, *(batch.ahead(value, rank) for value in given)))
+    all_given = (None if value is None else batch.ahead(value, rank) for value in visit.given)
+    return Each(batch.run(visit, *all_given))
 
 
 def _added(batch: Batch, visit: Visit) -> Value:
@@ -263,9 +262,11 @@ def _chosen(batch: Batch, condition: Value, then: Value, other: Value) -> int:
 def _insert(batch: Batch, visit: Visit) -> Value:
     """Returns a sequence with the tensor of each step at its end."""
     held, value = visit.given[:2]
-    if held != Listed(None) or value is None or len(visit.node.inputs) > 2:
+    if not isinstance(held, Listed) or held.tensor is not None or len(visit.node.inputs) > 2:
         raise not_unrolled("it changes a sequence otherwise than at its end")
-    return Listed(batch.each(value))
+    if value is None:
+        raise not_unrolled("it adds nothing to a sequence")
+    return Listed(held.place, batch.each(value))
 
 
 REDUCTIONS: dict[str, Handler] = {
@@ -280,17 +281,23 @@ HANDLERS: dict[str, Handler] = {
 }  # fmt: skip
 
 
-def handler(batch: Batch, node: HostNode) -> Handler:
+# Operators that compute each element from those at its place: not Trilu, whose results depend on
+# the place, nor BatchNormalization, whose weights belong to one of the axes.
+BY_ELEMENT = frozenset("""
+    Abs Acos Acosh And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
+    Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid
+    HardSwish IsInf IsNaN LeakyRelu LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow
+    Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sum Swish Tan
+    Tanh ThresholdedRelu Where Xor com.microsoft:Gelu com.microsoft:QuickGelu
+""".split())  # fmt: skip
+
+
+def handler(_: Batch, node: HostNode) -> Handler:
     """Returns the handler of a node."""
-    whole = _by_element(batch.e.table.row(node))
-    return HANDLERS.get(node.title, _elementwise if whole else _arithmetic)
+    return HANDLERS.get(node.title, _elementwise if node.title in BY_ELEMENT else _arithmetic)
 
 
-def _by_element(row: HostOp | None) -> bool:
-    return row is not None and row.op in rows() and rows()[row.op].kind == "elementwise"
-
-
-def reduces_rows(body: HostModel, table: Mapping[str, HostOp]) -> bool:
+def reduces_rows(body: HostModel) -> bool:
     """Whether a loop with this body may take all steps at once: nodes of other kinds do not depend
     on the step, and it reduces rows whose bounds a step computes, or the differences of rows."""
     names = {HANDLERS.get(node.title) for node in body.nodes}
@@ -298,7 +305,7 @@ def reduces_rows(body: HostModel, table: Mapping[str, HostOp]) -> bool:
         return True
     made, sliced = {*body.given, *(key for node in body.nodes for key in node.writes)}, set[str]()
     if not all(
-        node.title in HANDLERS or _by_element(table.get(node.title)) or made.isdisjoint(node.reads)
+        node.title in HANDLERS or node.title in BY_ELEMENT or made.isdisjoint(node.reads)
         for node in body.nodes
     ):
         return False

@@ -20,7 +20,7 @@ def batched(e: Builder) -> list[int | None]:
     """Builds Loop. Raises Unsupported where steps depend on each other, or reduce no rows."""
     (body,) = e.host.bodies
     number, state = (len(body.values[key].shape or ()) for key in body.given[:2])
-    starts = [_start(e, e.x(k)) for k in range(2, len(e.inputs))]
+    starts = [_start(e, k) for k in range(2, len(e.inputs))]
     going = Fixed(e.const(np.ones((1,) * state), np.bool_))
     scope = dict(zip(body.given, (Count(0, number), going, *starts), strict=True))
     batch = Batch(e, _steps(e, body, scope), handler)
@@ -55,12 +55,13 @@ def batched_scan(e: Builder) -> list[int | None]:
     return [*carried, *(batch.each(value) for value in made[count:])]
 
 
-def _start(e: Builder, tensor: int) -> Value:
+def _start(e: Builder, position: int) -> Value:
     """Returns a carried value before the first step."""
+    tensor = e.x(position)
     if e.elements(tensor) is not None:
         if e.elements(tensor):
             raise not_unrolled("it adds to a sequence that is not empty")
-        return Listed(None)
+        return Listed(position)
     data = e.constant(tensor)
     counts = data is not None and data.size == 1 and data.dtype.kind == "i"
     if counts and data is not None:

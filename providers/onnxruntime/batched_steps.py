@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir import Array, integer
-from tflgpu_plugin.providers import Builder, HostModel, HostNode, not_unrolled
+from tflgpu_plugin.providers import Builder, HostModel, HostNode, Unsupported, not_unrolled
 
 MOST_NODES = 256  # of a body
 MOST_KNOWN = 64  # elements of values that are computed before a run
+MOST_COUNTED = 1 << 30  # number from which a loop counts; there are not as many steps
 COUNTS = ("i32", "i64")
 TYPES = ("f32", *COUNTS, "bool")  # of a body's constants
 
@@ -56,9 +57,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Listed:
-    """A sequence to which each step adds its tensor; None: as it is before the step."""
+    """The sequence that is carried at this place, to which each step adds its tensor; None: as it
+    is before the step."""
 
-    tensor: int | None
+    place: int
+    tensor: int | None = None
 
 
 @dataclass(frozen=True)
@@ -150,17 +153,22 @@ class Batch:
             raise not_unrolled("its body reads a value that the loop is not given")
         return Fixed(self.e.captured[key])
 
-    def run(self, visit: Visit, *inputs: int) -> int:
+    def run(self, visit: Visit, *inputs: int | None) -> int:
         """Returns the result of a node for other inputs. Raises Unsupported."""
         node, e = visit.node, self.e
         row, limit = e.table.row(node), 0
-        if all(self.number(t) is not None for t in inputs) or row is None or row.build is None:
+        known = all(t is None or self.number(t) is not None for t in inputs)
+        if known or row is None or row.build is None:
             row, limit = e.table.arithmetic.get(node.title, row), MOST_KNOWN
         if row is None or row.build is None:
             raise not_unrolled(f"it has {node.op}")
         seen = replace(
             e, host=node, row=row, inputs=inputs, values=visit.body.values, known_limit=limit
         )
+        asked = (*e.table.every, *row.conditions, *(() if limit else e.table.kernels))
+        for condition in asked:
+            if reason := condition(seen):
+                raise Unsupported(reason)
         made = row.build(seen)
         return made if isinstance(made, int) else made[0]
 
@@ -175,6 +183,8 @@ class Batch:
         if isinstance(value, Each):
             return value.tensor
         if isinstance(value, Count):
+            if abs(value.more) > MOST_COUNTED:
+                raise not_unrolled("it counts beyond int32")
             count = e.add("cast", e.counting(self.steps, value.more), dtype="i64")
             return e.reshape(count, (self.steps, *(1,) * value.rank))
         if isinstance(value, Below):
@@ -225,7 +235,7 @@ class Batch:
             return start.tensor
         if isinstance(start, Count) and made == Count(start.more + 1, start.rank):
             return self.e.const(np.full((1,) * start.rank, start.more + self.steps), np.int64)
-        if isinstance(start, Listed) and isinstance(made, Listed) and made.tensor is not None:
+        if isinstance(made, Listed) and Listed(made.place) == start and made.tensor is not None:
             return self.e.stack(made.tensor)
         raise not_unrolled("its steps depend on each other")
 

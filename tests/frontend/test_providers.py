@@ -219,7 +219,6 @@ def test_the_third_party_imports_the_interface_only() -> None:
 # Facts of single ops that rows of ONNX ask about, the format of compiled models, and the importer
 # without the checks of third parties' models.
 BEYOND = {
-    "onnxruntime/batched_handlers.py": ["tflgpu_plugin.ops"],
     "onnxruntime/blockwise.py": ["tflgpu_plugin.ops.gather_blocks"],
     "onnxruntime/context.py": ["tflgpu_plugin.cache"],
     "onnxruntime/counted_results.py": ["tflgpu_plugin.ops"],

@@ -227,9 +227,13 @@ def test_other_reductions_of_differences_stay_a_loop() -> None:
     m.compare(m.session(data), m.cpu(data), given)
 
 
-def loop(body: str, carried: str = "", given: str = "", results: str = "float[6] row") -> bytes:
+def loop(*given: str) -> bytes:
     """Returns a model of a loop over rows of x."""
-    return parsed(f"""
+    return parsed(loop_text(*given))
+
+
+def loop_text(body: str, carried: str = "", given: str = "", results: str = "float[6] row") -> str:
+    return f"""
 <ir_version: 8, opset_import: ["" : 13]>
 rows (float[20, 6] x, int64[4] bounds) => (float[n, 6] y)
 <int64 count = {{3}}, int64[1] zero = {{0}}, int64[1] one = {{1}}, bool goes_on = {{1}},
@@ -238,7 +242,7 @@ rows (float[20, 6] x, int64[4] bounds) => (float[n, 6] y)
   {"last, " if carried else ""}y = Loop <body = step (int64 i, bool c{carried})
     => (bool goes, {results}) {{ {body} }}> (count, goes_on{given})
 }}
-""")
+"""
 
 
 CUT = """first = Gather <axis = 0> (bounds, i)
@@ -281,6 +285,88 @@ def test_other_work_in_steps_stays_where_it_is() -> None:
     m.compare(ours, m.cpu(loop(body)), given)
     found = {node.op: node.where for node in tflgpu_plugin.report(ours).nodes}
     assert found["MatMul"] == "gpu" and found["Loop"] == "cpu"
+
+
+BATCH_NORM = "BatchNormalization (sums, scale, shift, shift, scale)"
+
+
+@pytest.mark.parametrize(
+    ("x", "body"),
+    [
+        ((20, 6), "own = Trilu (whole) row = ReduceSum <keepdims = 0> (own, zero)"),
+        ((20, 6), "own = EyeLike <dtype = 1> (whole) row = ReduceSum <keepdims = 0> (own, zero)"),
+        ((20,), "own = ai.onnx.ml.Normalizer (whole) row = ReduceSum <keepdims = 0> (own, zero)"),
+        ((20, 6, 6), f"sums = ReduceSum <keepdims = 0> (whole, zero) row = {BATCH_NORM}"),
+    ],
+    ids=["triangle", "diagonal", "norm", "channels"],
+)
+def test_results_that_depend_on_the_place_in_a_step(x: tuple[int, ...], body: str) -> None:
+    """These results would be others for rows inside a tensor, or with an axis of steps in front."""
+    shape = ", ".join(map(str, x[1:]))
+    row, rows_ = (f"float[{shape}]", f"float[n, {shape}]") if shape else ("float", "float[n]")
+    data = parsed(f"""
+<ir_version: 8, opset_import: ["" : 15, "ai.onnx.ml" : 3]>
+rows (float[{", ".join(map(str, x))}] x, int64[3] starts, int64[3] ends) => ({rows_} y)
+<int64 count = {{3}}, int64[1] zero = {{0}}, bool goes_on = {{1}},
+ float[6] scale = {{1, 2, 3, 4, 5, 6}}, float[6] shift = {{6, 5, 4, 3, 2, 1}}>
+{{
+  y = Loop <body = step (int64 i, bool c) => (bool goes, {row} row) {{
+    first = Gather (starts, i) last = Gather (ends, i)
+    start = Unsqueeze (first, zero) stop = Unsqueeze (last, zero)
+    whole = Slice (x, start, stop, zero) {body} goes = Identity (c)
+  }}> (count, goes_on)
+}}
+""")
+    given = {"x": m.values(*x), "starts": np.array([0, 3, 8]), "ends": np.array([5, 7, 20])}
+    m.compare(m.session(data), m.cpu(data), given)
+
+
+def test_an_absent_input_stays_absent() -> None:
+    body = CUT + "most = Constant <value_float = 0.25> () row = Clip (sums, , most)"
+    compared(loop(body), {"x": m.values(20, 6), "bounds": np.array([2, 4, 7, 9])})
+
+
+def test_conditions_of_operators_hold_in_steps() -> None:
+    """A Dropout that trains is the host's."""
+    body = (
+        CUT
+        + """share = Constant <value_float = 0.9> () part = Dropout (x, share, c)
+      one_row = Gather (part, i) row = Add (sums, one_row)"""
+    )
+    ours = m.session(loop(body))
+    found = {node.op: node.where for node in tflgpu_plugin.report(ours).nodes}
+    assert found["Loop"] == "cpu"
+
+
+def test_numbers_of_steps_beyond_int32_stay_a_loop() -> None:
+    body = (
+        CUT
+        + """far = Constant <value_int = 4000000000> () at = Add (i, far)
+      many = Div (at, million) part = Cast <to = 1> (many) row = Add (sums, part)"""
+    )
+    body = "million = Constant <value_int = 1000000> ()" + body
+    given = {"x": m.values(20, 6), "bounds": np.array([2, 4, 7, 9])}
+    m.compare(m.session(loop(body)), m.cpu(loop(body)), given)
+
+
+@pytest.mark.parametrize("adds", ["b, turned", "a, turned"])
+def test_steps_that_exchange_sequences_stay_a_loop(adds: str) -> None:
+    """Each sequence has tensors of both, or both have those of one."""
+    held = "seq(float[6]) {0}"
+    body = (
+        CUT
+        + f"""turned = Neg (sums) more = SequenceInsert ({adds})
+      other = SequenceInsert (a, sums)"""
+    )
+    results = ", ".join(map(held.format, ("more", "other")))
+    text = loop_text(body, "".join(", " + held.format(name) for name in "ab"), ", none, none",
+                     results)  # fmt: skip
+    text = text.replace("last, y = Loop", "none = SequenceEmpty () first, second = Loop")
+    for which in ("first", "second"):
+        ended = f"y = ConcatFromSequence <axis = 0, new_axis = 1> ({which}) }}"
+        data = parsed(text[: text.rindex("}")] + ended)
+        given = {"x": m.values(20, 6), "bounds": np.array([2, 4, 7, 9])}
+        m.compare(m.session(data), m.cpu(data), given)
 
 
 def test_steps_that_count() -> None:
