@@ -120,8 +120,8 @@ def _body(body: Snapshot) -> bytes:
     graph += b"".join(
         wire.message(5, _constant(body.values[name], data, False)) for name, data in held.items()
     )
-    graph += b"".join(wire.message(11, _port(body.values[name], True)) for name in body.given)
-    graph += b"".join(wire.message(12, _port(body.values[name], True)) for name in body.outputs)
+    graph += b"".join(wire.message(11, _body_port(body.values[name])) for name in body.given)
+    graph += b"".join(wire.message(12, _body_port(body.values[name])) for name in body.outputs)
     return wire.text(1, body.slot) + wire.message(6, graph) + wire.integer(20, GRAPH)
 
 
@@ -158,18 +158,28 @@ def _constant(value: Value, data: Array, external: bool) -> bytes:
     return head + wire.message(13, place) + wire.integer(14, EXTERNAL)
 
 
-def _port(value: Value, shaped: bool = False) -> bytes:
-    """Returns the ValueInfoProto of an input or output with its rank, and with its extents only if
-    `shaped`: inputs of the model have other ones in each run, but loops that take no step need the
-    shapes of their bodies' results. Without the rank, onnxruntime's optimizer inserts a Reshape
-    that fails for a batch of 0 where convolutions are added. A vector has its extent or no shape,
-    since ONNX takes sizes of an unknown number for none."""
+def _port(value: Value) -> bytes:
+    """Returns the ValueInfoProto of an input or output with its rank; extents differ between runs.
+    Without the rank, onnxruntime's optimizer inserts a Reshape that fails for a batch of 0 where
+    convolutions are added. A vector has its extent or no shape, since ONNX takes sizes of an
+    unknown number for none."""
     if not value.element:
         raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is not a tensor.")
-    kind, shape = wire.integer(1, value.element), value.shape
-    vector = shape is not None and len(shape) == 1
-    if shape is not None and (shaped or not vector or isinstance(shape[0], int)):
-        known = shaped or vector
-        dims = (wire.integer(1, n) if known and isinstance(n, int) else b"" for n in shape)
+    shape = value.shape or ()
+    if len(shape) == 1:
+        return _information(value, shape if isinstance(shape[0], int) else None)
+    return _information(value, None if value.shape is None else (None,) * len(shape))
+
+
+def _body_port(value: Value) -> bytes:
+    """Returns the same for the body of a node, with its extents: loops that take no step need the
+    shapes of their results. Returns only the name of a sequence, whose type onnxruntime derives."""
+    return _information(value, value.shape) if value.element else wire.text(1, value.name)
+
+
+def _information(value: Value, shape: Sequence[Any] | None) -> bytes:
+    kind = wire.integer(1, value.element)
+    if shape is not None:
+        dims = (wire.integer(1, n) if isinstance(n, int) else b"" for n in shape)
         kind += wire.message(2, b"".join(wire.message(1, dim) for dim in dims))
     return wire.text(1, value.name) + wire.message(2, wire.message(1, kind))

@@ -160,6 +160,14 @@ def test_bags_of_the_newer_exporter() -> None:
     compared(parsed(TRACED), *(feeds(bags) for bags in BAGS[:2]))
 
 
+def test_a_run_that_the_host_takes_over_has_the_sequence_too() -> None:
+    ours, theirs = (make(parsed(TRACED)) for make in (m.session, m.cpu))
+    given = feeds([0, 3, 3, 2**40, 9])
+    del given["weights"]
+    m.compare(ours, theirs, given)
+    assert tflgpu_plugin.report(ours).host_runs == 1
+
+
 def test_infinite_rows_outside_of_a_bag_change_nothing() -> None:
     given = feeds([0, 3, 3, 7, 9])
     given["table"][given["places"][4]] = np.inf
