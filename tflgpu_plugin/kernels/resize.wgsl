@@ -7,9 +7,10 @@
 // nearest, the rounding to one pixel: half_up and floor as in TFLite; in others, coordinates within 1e-6 of the middle count as
 // ties, as on hosts.
 {% if rule == "ten_bits" %}
+// The share is a product, because a quotient need not be exact, not even by a power of 2.
 fn neighbours(index: u32, step: u32, start: i32, extent: u32) -> vec3f {
   let at = u32(clamp(i32(index * step) + start, 0, i32(1024u * (extent - 1u))));
-  return vec3f(vec2f(vec2u(at, min(at + 1023u, 1024u * (extent - 1u))) / 1024u), f32(at % 1024u) / 1024.0);
+  return vec3f(vec2f(vec2u(at, min(at + 1023u, 1024u * (extent - 1u))) / 1024u), f32(at % 1024u) * 0.0009765625);
 }
 {% else %}
 // Returns v, a product. The number that is added to its bits is 0; it keeps the compiler from fusing the product with the next
