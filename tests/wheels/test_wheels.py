@@ -20,7 +20,7 @@ EP = sorted((ROOT / "dist" / "wheels").glob("onnxruntime_ep_tflgpu-*.whl"))
 FOLDER = "tflgpu_plugin/native/"
 HEADERS = ("core/tflgpu.h", "core/recorder.h", "tflite/abi.h", "litert/abi.h", "ort/abi.h")
 ACCELERATOR, DEFINITION = "litert/libLiteRtGpuAccelerator", "LiteRtAcceleratorImpl"
-MOST = 1_500_000  # bytes of a wheel; 400,000 are the conformance suite
+MOST = 2_000_000  # bytes of a wheel, all of it code; 440,000 are the conformance suite
 GLIBC = (2, 28)
 LINKERS = {"_mh_dylib_header", "__dso_handle"}  # which it adds to every library of macOS
 
