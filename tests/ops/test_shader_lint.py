@@ -122,6 +122,7 @@ BAD = {
     ),
     "main takes the remainder": GOOD.replace("v += load_x(k);", "v += f32(i32(k) % i32(wid.x));"),
     "zero value of an alias": GOOD.replace("v += load_x(k);", "v += vector_x();"),
+    "Sum() is the zero value": "alias Sum = vec4<f32>;" + GOOD.replace("vec4f(0.0)", "Sum()"),
     "neither a number": GOOD.replace("@workgroup_size(64)", "@workgroup_size(width)"),
 }  # fmt: skip
 

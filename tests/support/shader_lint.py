@@ -203,10 +203,11 @@ def _signed(text: str, name: str) -> bool:
 
 
 def zeros_of_aliases(kernel: Kernel) -> Iterator[str]:
-    """Yields a message for each `vector_x()`: the library that translates kernels for D3D12 may
-    define the function for this zero value twice, under one name, if the type itself also has one.
-    """
-    for found in re.finditer(r"\b(?:vector|scalar)_\w+\(\s*\)", kernel.text):
+    """Yields a message for each `vector_x()` or zero value of another alias: the library that
+    translates kernels for D3D12 may define the function for this zero value twice, under one name,
+    if the type itself also has one."""
+    names = "|".join([r"(?:vector|scalar)_\w+", *re.findall(r"\balias (\w+)", kernel.text)])
+    for found in re.finditer(rf"\b(?:{names})\(\s*\)", kernel.text):
         yield f"{found[0]} is the zero value of an alias; write the zero"
 
 

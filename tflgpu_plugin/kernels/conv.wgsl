@@ -112,7 +112,7 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   let y[j] = result_of(plane, m[j]);
 }
   // With `dots`, sums of float32 or int32 are made of those of bytes at the end.
-  var c[j][q] = Stored();
+  var c[j][q] = Stored(0);
   @if INTEGERS: var total[j][q] = vec4i();
   @if DOTS && !INTEGERS: var total[j][q] = load_start(batch * p.start_batch + out_slice + q);
   @if SHIFTED: var sum[j] = 0;

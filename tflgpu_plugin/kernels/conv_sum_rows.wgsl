@@ -25,7 +25,7 @@
     let w_row = w_base + (tap_row * p.kernel_w + phase) * p.tap_vectors;
     for (var k = 0u; k < steps; k++) {
       let x_at = x_row + k / VIEWS * x_slice + k % VIEWS;
-      var a[j][0][0] = Value();
+      var a[j][0][0] = Value(0);
 @for j in 1..PIXELS {
       a[j][0][0] = PADDED_X(place_x(x_at + x[j], ok[j]), ok[j]);
 }
