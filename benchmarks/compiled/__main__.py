@@ -11,6 +11,7 @@ and, where an .npz beside an ONNX model has its inputs, in the latter."""
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -239,4 +240,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # after an error, DXC's shared library may wait in its destructor without end
