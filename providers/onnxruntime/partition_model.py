@@ -36,7 +36,9 @@ def hand_over(compute: Any, part: Snapshot, inputs: Sequence[str], outputs: Sequ
     constants = _constants(part, {*inputs, *made})
     large = {n: data for n, data in constants.items() if stays_outside(part.values[n], data)}
     tensors = [_constant(part.values[n], data, n in large) for n, data in constants.items()]
-    ports = [[_port(part.values[name]) for name in names] for names in (inputs, outputs)]
+    # Of a vector without its extent, ONNX takes the number of sizes for 0.
+    ranked = all(len(part.values[name].shape or ()) != 1 for name in (*inputs, *outputs))
+    ports = [[_port(part.values[name], ranked) for name in names] for names in (inputs, outputs)]
     data = _model(part, tensors, *ports)
     names = [ffi.new("char[]", name.encode()) for name in large]
     dims = [ffi.new("int64_t[]", np.asarray(part.values[name].data).shape) for name in large]
@@ -158,17 +160,14 @@ def _constant(value: Value, data: Array, external: bool) -> bytes:
     return head + wire.message(13, place) + wire.integer(14, EXTERNAL)
 
 
-def _port(value: Value) -> bytes:
-    """Returns the ValueInfoProto of an input or output with its rank; extents differ between runs.
-    Without the rank, onnxruntime's optimizer inserts a Reshape that fails for a batch of 0 where
-    convolutions are added. A vector has its extent or no shape, since ONNX takes sizes of an
-    unknown number for none."""
+def _port(value: Value, ranked: bool) -> bytes:
+    """Returns the ValueInfoProto of an input or output, with its rank if `ranked`; extents differ
+    between runs. Without ranks, onnxruntime's optimizer inserts a Reshape that fails for a batch of
+    0 where convolutions are added."""
     if not value.element:
         raise BuildError.of((), "dtype.unsupported", f"The value {value.name!r} is not a tensor.")
-    shape = value.shape or ()
-    if len(shape) == 1:
-        return _information(value, shape if isinstance(shape[0], int) else None)
-    return _information(value, None if value.shape is None else (None,) * len(shape))
+    known = ranked and value.shape is not None
+    return _information(value, (None,) * len(value.shape or ()) if known else None)
 
 
 def _body_port(value: Value) -> bytes:
