@@ -300,8 +300,8 @@ def handler(_: Batch, node: HostNode) -> Handler:
 def reduces_rows(body: HostModel) -> bool:
     """Whether a loop with this body may take all steps at once: nodes of other kinds do not depend
     on the step, and it reduces rows whose bounds a step computes, or the differences of rows."""
-    names = {HANDLERS.get(node.title) for node in body.nodes}
-    if _squares in names and names <= {_squares, _difference, _same}:
+    used = {HANDLERS.get(node.title) for node in body.nodes}
+    if _squares in used and used <= {_squares, _difference, _same}:
         return True
     made, sliced = {*body.given, *(key for node in body.nodes for key in node.writes)}, set[str]()
     if not all(
