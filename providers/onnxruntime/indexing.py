@@ -92,15 +92,15 @@ def eye(e: Builder) -> int:
 
 
 def one_hot(e: Builder) -> int:
-    """Builds OneHot, whose input 2 holds the values (off, on). A fraction is no index."""
+    """Builds OneHot, whose input 2 holds the values (off, on). Float indices are truncated."""
     indices, dtype = e.x(), e.dtype(e.x(2))
     axis = e.axis(e.integer("axis", -1), e.rank() + 1)
     off, on = parts(e, e.x(2), (1, 1))
     depth = e.index(e.value(1).reshape(-1))
     if e.dtype() == "f32":
         whole = e.add("cast", e.exact(indices), dtype="i32")
-        same = e.add("equal", e.add("cast", whole, dtype="f32"), indices, dtype="bool")
-        indices = e.add("where", same, whole, depth, dtype="i32")
+        held = e.add("less", e.add("abs", indices), float(1 << 31), dtype="bool")
+        indices = e.add("where", held, whole, depth, dtype="i32")  # depth: out of range
     return e.add("one_hot", indices, depth, on, off, dtype=dtype, axis=axis, wraps=True)
 
 
