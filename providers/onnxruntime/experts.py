@@ -9,7 +9,7 @@ use_sparse_mixer changes nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import prod
+from math import inf, prod
 
 from tflgpu_plugin.ir import asks, is_symbolic, needs
 from tflgpu_plugin.providers import Builder
@@ -74,9 +74,8 @@ def moe(e: Builder) -> int:
         weights = e.reshape(e.transpose(dense, (1, 0)), (count, rows, 1))
     hidden = ACTIVATIONS[e.text("activation_type", "relu")](e, _dense(e, x, *layers[:2]))
     y = e.add("mul", _dense(e, hidden, *layers[2:]), weights)
-    if not axis:
-        unused = e.add("equal", weights, 0.0, dtype="bool")
-        y = e.add("where", unused, 0.0, y, dtype=e.dtype(y))
+    unused = e.add("equal", weights, 0.0, dtype="bool")
+    y = e.add("where", unused, 0.0, y, dtype=e.dtype(y))
     return e.reshape(e.add("reduce_sum", y, e.index([axis]), keep_dims=False), e.shape())
 
 
@@ -90,7 +89,8 @@ def spread_shares(e: Builder, chosen: int, shares: int, count: int) -> int:
 
 
 def chosen_shares(e: Builder, normalized: bool) -> tuple[int, int]:
-    """Returns the chosen experts of each row, and their shares."""
+    """Returns the chosen experts of each row, and their shares. As in onnxruntime, all shares are 0
+    where the router's numbers have NaN or no finite maximum."""
     router, k = e.x(ROUTER), e.integer("k", 1)
     count = e.shape(router)[1]
     turned = cut(e, router, [slice(None), slice(None, None, -1)])
@@ -98,9 +98,14 @@ def chosen_shares(e: Builder, normalized: bool) -> tuple[int, int]:
                               axis=1, largest=True)  # fmt: skip
     chosen = e.add("sub", e.index([count - 1]), places)
     if normalized:
-        return chosen, e.exact(e.add("softmax", best, axis=1, beta=1.0))
-    shares = e.exact(e.add("softmax", router, axis=1, beta=1.0))
-    return chosen, e.add("gather_elements", shares, chosen, axis=1)
+        shares = e.exact(e.add("softmax", best, axis=1, beta=1.0))
+    else:
+        shares = e.exact(e.add("softmax", router, axis=1, beta=1.0))
+        shares = e.add("gather_elements", shares, chosen, axis=1)
+    largest = e.add("reduce_max", router, e.index([1]), keep_dims=True)
+    endless = e.add("equal", e.add("abs", largest), inf, dtype="bool")
+    broken = e.add("logical_or", endless, e.add("is_nan", largest, dtype="bool"), dtype="bool")
+    return chosen, e.add("where", broken, 0.0, shares, dtype=e.dtype(shares))
 
 
 def _whole(e: Builder, position: int) -> int | None:

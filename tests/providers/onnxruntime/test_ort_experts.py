@@ -67,6 +67,22 @@ def test_activations(name: str, more: dict[str, Any], normalized: int) -> None:
     same(model(8, **given), *(feed(rows, 8) for rows in (7, 1, 2, 40)))
 
 
+@pytest.mark.parametrize(
+    ("kind", "normalized"), [(np.float32, 0), (np.float32, 1), (np.float16, 1)]
+)
+@pytest.mark.parametrize(("count", "k"), [(4, 2), (16, 1)])
+def test_routers_that_are_not_finite(kind: type, count: int, k: int, normalized: int) -> None:
+    """The result of a row is 0 where its router has NaN or no finite maximum."""
+    given = feed(9, count, kind)
+    given["p"][[0, 1], [1, count - 1]] = np.nan
+    given["p"][[2, 3], [0, 2]] = np.inf, -np.inf
+    given["p"][4], given["p"][5], given["p"][6] = np.nan, np.inf, -np.inf
+    given["x"][4] = np.nan
+    one = {name: data[:1] for name, data in given.items()}
+    data = model(count, kind=kind, k=k, normalize_routing_weights=normalized)
+    same(data, given, one, tolerance=2e-6 if kind is np.float32 else 2e-3)
+
+
 @pytest.mark.parametrize("k", [1, 3, 6])
 @pytest.mark.parametrize("biases", ["", "a", "b"])
 def test_equal_experts(k: int, biases: str) -> None:
