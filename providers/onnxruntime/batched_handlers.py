@@ -1,12 +1,13 @@
 """The nodes of a loop's body in all steps at once: functions that take the values of a node's
-inputs (`batched_steps`) and return that of its result, or raise Unsupported."""
+inputs (`batched_steps`) and return that of its result, or raise Unsupported. The rows of operators
+name them (`at_once`)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from tflgpu_plugin.ir import is_symbolic, surely_equal
-from tflgpu_plugin.providers import HostModel, HostNode, not_unrolled, truth
+from tflgpu_plugin.providers import HostModel, HostNode, Table, not_unrolled, truth
 
 from .batched_steps import (
     COUNTS,
@@ -44,7 +45,7 @@ def _arithmetic(batch: Batch, visit: Visit) -> Value:
     raise not_unrolled(f"it has {visit.node.op}")
 
 
-def _elementwise(batch: Batch, visit: Visit) -> Value:
+def elementwise(batch: Batch, visit: Visit) -> Value:
     given = [value for value in visit.given if value is not None]
     if fixed := _all_fixed(batch, visit):
         return fixed
@@ -57,24 +58,24 @@ def _elementwise(batch: Batch, visit: Visit) -> Value:
     return Each(batch.run(visit, *all_given))
 
 
-def _added(batch: Batch, visit: Visit) -> Value:
+def added(batch: Batch, visit: Visit) -> Value:
     """Returns the sum of the number of the step and a constant as such a number."""
     for a, b in (visit.given, visit.given[::-1]):
         data = batch.number(b.tensor) if isinstance(b, Fixed) else None
         if isinstance(a, Count) and data is not None and data.size == 1:
             return Count(a.more + int(data.reshape(-1)[0]), max(a.rank, data.ndim))
-    return _elementwise(batch, visit)
+    return elementwise(batch, visit)
 
 
-def _less(batch: Batch, visit: Visit) -> Value:
+def less(batch: Batch, visit: Visit) -> Value:
     """Returns whether the number of the step is below a number."""
     a, b = visit.given
     if isinstance(a, Count) and isinstance(b, Fixed) and not (a.rank or batch.rank(b)):
         return Below(a, b)
-    return _elementwise(batch, visit)
+    return elementwise(batch, visit)
 
 
-def _difference(batch: Batch, visit: Visit) -> Value:
+def difference(batch: Batch, visit: Visit) -> Value:
     """Returns a difference. All those of one row and many are not computed before they are reduced:
     they would be as many as steps, rows and elements."""
     for a, b in (visit.given, visit.given[::-1]):
@@ -82,10 +83,10 @@ def _difference(batch: Batch, visit: Visit) -> Value:
             row, table = (batch.e.shape(value.tensor) for value in (a, b))
             if len(row) == len(table) == 2 and surely_equal(row[1], table[1]):
                 return Gaps(a.tensor, b.tensor)
-    return _elementwise(batch, visit)
+    return elementwise(batch, visit)
 
 
-def _squares(batch: Batch, visit: Visit) -> Value:
+def squares(batch: Batch, visit: Visit) -> Value:
     """Returns the sums of squares of differences of rows."""
     value, axes = visit.given[0], visit.listed(batch, "axes", 1)
     if not isinstance(value, Gaps) or axes not in ((1,), (-1,)):
@@ -115,7 +116,7 @@ def _of_rows(batch: Batch, visit: Visit) -> Value:
     return replace(first, tensor=made)
 
 
-def _cast(batch: Batch, visit: Visit) -> Value:
+def cast(batch: Batch, visit: Visit) -> Value:
     """Returns the value of Cast or CastLike, unchanged where it has the type already."""
     value, (key,) = visit.given[0], visit.node.writes
     wanted = visit.body.values[key].dtype
@@ -123,10 +124,10 @@ def _cast(batch: Batch, visit: Visit) -> Value:
         return value
     if isinstance(value, Fixed | Each | Rows) and batch.e.dtype(value.tensor) == wanted:
         return value
-    return _elementwise(batch, replace(visit, given=[value]))
+    return elementwise(batch, replace(visit, given=[value]))
 
 
-def _gather(batch: Batch, visit: Visit) -> Value:
+def gather(batch: Batch, visit: Visit) -> Value:
     if found := _known(batch, visit):
         return found
     e, (data, places) = batch.e, visit.given
@@ -150,7 +151,7 @@ def _run_of(batch: Batch, tensor: int, first: int) -> int:
     return part(batch.e, tensor, first, first + batch.steps, 0)
 
 
-def _slice(batch: Batch, visit: Visit) -> Value:
+def sliced_rows(batch: Batch, visit: Visit) -> Value:
     if found := _known(batch, visit):
         return found
     axes, steps = visit.known(batch, 3), visit.known(batch, 4)
@@ -166,14 +167,14 @@ def _slice(batch: Batch, visit: Visit) -> Value:
     return Rows(data.tensor, batch.bound(start), batch.bound(end))
 
 
-def _same(batch: Batch, visit: Visit) -> Value:
+def same(batch: Batch, visit: Visit) -> Value:
     (value,) = visit.given
     if value is None:
         raise not_unrolled("it passes nothing on")
     return value
 
 
-def _unsqueezed(batch: Batch, visit: Visit) -> Value:
+def unsqueezed(batch: Batch, visit: Visit) -> Value:
     """Returns a value with further axes, which are not before rows."""
     if found := _known(batch, visit):
         return found
@@ -226,7 +227,7 @@ def _reduced(name: str) -> Handler:
     return reduction
 
 
-def _branches(batch: Batch, visit: Visit) -> Value:
+def branches(batch: Batch, visit: Visit) -> Value:
     """Returns the result of a branch of If, or where steps take different ones, those of both."""
     (condition,) = visit.given
     bodies = {getattr(body, "slot", ""): body for body in visit.node.bodies}
@@ -259,7 +260,7 @@ def _chosen(batch: Batch, condition: Value, then: Value, other: Value) -> int:
     return e.add("where", flag, *both, dtype=e.dtype(both[0]))
 
 
-def _insert(batch: Batch, visit: Visit) -> Value:
+def insert(batch: Batch, visit: Visit) -> Value:
     """Returns a sequence with the tensor of each step at its end."""
     held, value = visit.given[:2]
     if not isinstance(held, Listed) or held.tensor is not None or len(visit.node.inputs) > 2:
@@ -269,50 +270,36 @@ def _insert(batch: Batch, visit: Visit) -> Value:
     return Listed(held.place, batch.each(value))
 
 
-REDUCTIONS: dict[str, Handler] = {
-    "ReduceMax": _reduced("range_max"), "ReduceMean": _reduced("range_mean"),
-    "ReduceMin": _reduced("range_min"), "ReduceSum": _reduced("range_sum"),
-}  # fmt: skip
-HANDLERS: dict[str, Handler] = {
-    "Add": _added, "Cast": _cast, "CastLike": _cast, "Gather": _gather, "Identity": _same,
-    "If": _branches, "Less": _less, "ReduceSumSquare": _squares, "Reshape": _of_rank(1),
-    "SequenceInsert": _insert, "Slice": _slice, "Squeeze": _of_rank(0), "Sub": _difference,
-    "Unsqueeze": _unsqueezed, **REDUCTIONS,
-}  # fmt: skip
+reduced_max, reduced_mean = _reduced("range_max"), _reduced("range_mean")
+reduced_min, reduced_sum = _reduced("range_min"), _reduced("range_sum")
+reshaped, squeezed = _of_rank(1), _of_rank(0)
+REDUCTIONS = (reduced_max, reduced_mean, reduced_min, reduced_sum)
 
 
-# Operators that compute each element from those at its place: not Trilu, whose results depend on
-# the place, nor BatchNormalization, whose weights belong to one of the axes.
-BY_ELEMENT = frozenset("""
-    Abs Acos Acosh And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
-    Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid
-    HardSwish IsInf IsNaN LeakyRelu LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow
-    Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sum Swish Tan
-    Tanh ThresholdedRelu Where Xor com.microsoft:Gelu com.microsoft:QuickGelu
-""".split())  # fmt: skip
+def handler(batch: Batch, node: HostNode) -> Handler:
+    """Returns the handler of a node, which its row names."""
+    return _said(batch.e.table, node) or _arithmetic
 
 
-def handler(_: Batch, node: HostNode) -> Handler:
-    """Returns the handler of a node."""
-    return HANDLERS.get(node.title, _elementwise if node.title in BY_ELEMENT else _arithmetic)
+def _said(table: Table, node: HostNode) -> Handler | None:
+    row = table.row(node)
+    return row.at_once if row else None
 
 
-def reduces_rows(body: HostModel) -> bool:
+def reduces_rows(body: HostModel, table: Table) -> bool:
     """Whether a loop with this body may take all steps at once: nodes of other kinds do not depend
     on the step, and it reduces rows whose bounds a step computes, or the differences of rows."""
-    used = {HANDLERS.get(node.title) for node in body.nodes}
-    if _squares in used and used <= {_squares, _difference, _same}:
+    said = [(node, _said(table, node)) for node in body.nodes]
+    used = {found for _, found in said}
+    if squares in used and used <= {squares, difference, same}:
         return True
     made, sliced = {*body.given, *(key for node in body.nodes for key in node.writes)}, set[str]()
-    if not all(
-        node.title in HANDLERS or node.title in BY_ELEMENT or made.isdisjoint(node.reads)
-        for node in body.nodes
-    ):
+    if not all(found or made.isdisjoint(node.reads) for node, found in said):
         return False
-    for node in body.nodes:
-        cuts = HANDLERS.get(node.title) is _slice and not made.isdisjoint(node.reads[1:3])
+    for node, found in said:
+        cuts = found is sliced_rows and not made.isdisjoint(node.reads[1:3])
         if cuts or not sliced.isdisjoint(node.reads):
             sliced.update(node.writes)
-        if node.title in REDUCTIONS and not sliced.isdisjoint(node.reads):
+        if found in REDUCTIONS and not sliced.isdisjoint(node.reads):
             return True
     return False

@@ -11,6 +11,9 @@ import numpy as np
 from tflgpu_plugin.ir import COUNTS, INT32, MAX_FLOAT32, NUMPY_DTYPES, UNSIGNED, WHOLE, Unfit
 from tflgpu_plugin.providers import Builder, Unsupported
 
+from . import batched_handlers as steps
+from .batched_steps import Handler
+
 
 def pairwise(**attributes: Any) -> Callable[[Builder], int]:
     """Returns a builder that folds any number of inputs with the row's binary op."""
@@ -60,18 +63,18 @@ def over_axis(**attributes: Any) -> Callable[[Builder], int]:
     return made
 
 
-# The op of each reduction, and its opsets.
-REDUCTIONS: Mapping[str, tuple[str, tuple[int, int]]] = {
-    "ReduceL1": ("reduce_l1", (1, 18)),
-    "ReduceL2": ("reduce_l2", (1, 18)),
-    "ReduceLogSum": ("reduce_log_sum", (1, 28)),
-    "ReduceLogSumExp": ("reduce_log_sum_exp", (1, 28)),
-    "ReduceMax": ("reduce_max", (1, 20)),
-    "ReduceMean": ("mean", (1, 18)),
-    "ReduceMin": ("reduce_min", (1, 20)),
-    "ReduceProd": ("reduce_prod", (1, 18)),
-    "ReduceSum": ("reduce_sum", (1, 13)),
-    "ReduceSumSquare": ("reduce_sum_square", (1, 18)),
+# The op of each reduction, its opsets, and how all steps of a loop compute it.
+REDUCTIONS: Mapping[str, tuple[str, tuple[int, int], Handler | None]] = {
+    "ReduceL1": ("reduce_l1", (1, 18), None),
+    "ReduceL2": ("reduce_l2", (1, 18), None),
+    "ReduceLogSum": ("reduce_log_sum", (1, 28), None),
+    "ReduceLogSumExp": ("reduce_log_sum_exp", (1, 28), None),
+    "ReduceMax": ("reduce_max", (1, 20), steps.reduced_max),
+    "ReduceMean": ("mean", (1, 18), steps.reduced_mean),
+    "ReduceMin": ("reduce_min", (1, 20), steps.reduced_min),
+    "ReduceProd": ("reduce_prod", (1, 18), None),
+    "ReduceSum": ("reduce_sum", (1, 13), steps.reduced_sum),
+    "ReduceSumSquare": ("reduce_sum_square", (1, 18), steps.squares),
 }
 IDENTITIES = {  # results over no elements; onnxruntime's mean of nothing is 0
     "reduce_prod": 1.0, "reduce_max": -inf, "reduce_min": inf, "reduce_log_sum": -inf,

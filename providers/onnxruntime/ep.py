@@ -128,7 +128,7 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
     if session.export and taken.parent:
         level.decide({node.id: context.BODY for node in taken.nodes})
         return
-    if taken.repeated and batched_handlers.reduces_rows(taken):
+    if taken.repeated and batched_handlers.reduces_rows(taken, TABLE):
         level.decide({node.id: batched_loop.AT_ONCE for node in taken.nodes})
         return
     messages.warn_of_unknown_exclusions(

@@ -10,6 +10,7 @@ from tflgpu_plugin.ir import HostOp, table
 from tflgpu_plugin.providers import arithmetic
 
 from . import (
+    batched_handlers as steps,
     blockwise,
     classical,
     conditions,
@@ -43,7 +44,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Abs", "abs", (6, 13), small=True),
     row("Acos", "acos", (7, 22)),
     row("Acosh", "acosh", (9, 22)),
-    row("Add", "add", (7, 14), TWO, listed=BOTH, small=True, unsigned=True),
+    row("Add", "add", (7, 14), TWO, listed=BOTH, small=True, unsigned=True, at_once=steps.added),
     row("Affine", "mul", (1, 1), by=ew.affine),
     row("AffineGrid", "matmul", (20, 20), "value shape!", *resizing.TURNED,
         by=resizing.affine_grid),
@@ -67,21 +68,22 @@ _ROWS: tuple[HostOp, ...] = (
         by=narrow_integers.bit_cast, types=f"bool {' '.join(narrow_integers.TYPES)}",
         bfloat16=True),
     row("BitShift", "left_shift", (11, 28), TWO, by=narrow_integers.also(ew.bit_shift),
-        types="i8 u8 i16 u16 i32", unsigned=True),
+        types="i8 u8 i16 u16 i32", unsigned=True, at_once=steps.elementwise),
     row("BitwiseAnd", "bitwise_and", (18, 18), TWO, small=True, unsigned=True),
     row("BitwiseNot", "bitwise_not", (18, 18), small=True),
     row("BitwiseOr", "bitwise_or", (18, 18), TWO, small=True, unsigned=True),
     row("BitwiseXor", "bitwise_xor", (18, 18), TWO, small=True, unsigned=True),
     row("Cast", "cast", (6, 28), "value", conditions.castable, by=quantized.cast,
         types=f"f32 f16 bool {COUNTS} {' '.join(narrow_integers.TYPES)}", bfloat16=True,
-        narrow=True, unsigned=True),
+        narrow=True, unsigned=True, at_once=steps.cast),
     row("CastLike", "cast", (15, 25), "value like", indexing.LIKENESS, by=indexing.cast_like,
         types=f"f32 f16 bool {COUNTS} {' '.join(narrow_integers.TYPES)}", bfloat16=True,
-        narrow=True, unsigned=True),
+        narrow=True, unsigned=True, at_once=steps.cast),
     row("Ceil", "ceil", (6, 13)),
     row("Celu", "celu", (12, 28)),
     row("Clip", "clip", (6, 13), "value low? high?", by=narrow_integers.also(ew.clip),
-        listed=BOTH, types=f"f32 f16 {COUNTS} {' '.join(narrow_integers.TYPES)}", unsigned=True),
+        listed=BOTH, types=f"f32 f16 {COUNTS} {' '.join(narrow_integers.TYPES)}", unsigned=True,
+        at_once=steps.elementwise),
     row("Col2Im", "reduce_sum", (18, 18), "value extents kernel", *image_regions.COLUMNS,
         by=image_regions.col2im, types="f32 f16"),
     row("Compress", "gather", (9, 28), "value condition", counted_results.in_bounds,
@@ -137,7 +139,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru, fragile=True),
     row(
         "Gather", "gather", (1, 13), "value index", axis=0, wraps=True, raises=True, bfloat16=True,
-    ),
+        at_once=steps.gather),
     row(
         "GatherElements", "gather_elements", (11, 13), "value index", axis=0, wraps=True,
         raises=True, bfloat16=True,
@@ -146,7 +148,7 @@ _ROWS: tuple[HostOp, ...] = (
         "GatherND", "gather_nd", (11, 13), "value index", batch=("batch_dims", 0), wraps=True,
         raises=True, bfloat16=True,
     ),
-    row("Gelu", "gelu", (20, 20), by=ew.gelu),
+    row("Gelu", "gelu", (20, 20), by=ew.gelu, at_once=steps.elementwise),
     row(
         "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, operand_shapes.product(),
         by=matmul_norm.gemm, listed=BOTH,
@@ -170,9 +172,10 @@ _ROWS: tuple[HostOp, ...] = (
     row("HardSigmoid", "hard_sigmoid", (6, 22)),
     row("HardSwish", "hard_swish", (14, 22)),
     row("Hardmax", "one_hot", (1, 13), by=indexing.hardmax, types="f32 f16"),
-    row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH, bfloat16=True),
+    row("Identity", "reshape", (1, 25), by=rearranging.same, listed=BOTH, bfloat16=True,
+        at_once=steps.same),
     row("If", "reshape", (1, 25), "condition", control_flow.repeated, by=control_flow.branch,
-        bfloat16=True),
+        bfloat16=True, at_once=steps.branches),
     row("ImageScaler", "mul", (1, 1), by=ew.image_scaler),
     row(
         "InstanceNormalization", "instance_normalization", (6, 22), NORMED,
@@ -194,7 +197,8 @@ _ROWS: tuple[HostOp, ...] = (
         by=matmul_norm.layer_norm, rounds=True,
     ),
     row("LeakyRelu", "leaky_relu", (6, 16)),
-    row("Less", "less", (7, 13), TWO, makes=("bool",), small=True, unsigned=True),
+    row("Less", "less", (7, 13), TWO, makes=("bool",), small=True, unsigned=True,
+        at_once=steps.less),
     row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True, unsigned=True),
     row("Log", "log", (6, 13)),
     row("Loop", "reshape", (1, 25), "value? condition? value?*", control_flow.repeated,
@@ -212,8 +216,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row(
         "Max", "maximum", (6, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True,
-        unsigned=True,
-    ),
+        unsigned=True, at_once=steps.elementwise),
     row(
         "MaxPool", "max_pool_2d", (1, 22), "value", *windows.POOL, pooled_places.counted,
         by=pooled_places.max_pool, gives="value index", listed=BOTH,
@@ -226,17 +229,15 @@ _ROWS: tuple[HostOp, ...] = (
         "MaxUnpool", "scatter_new", (9, 22), "value index shape?", indexing.UNPOOLED,
         indexing.SHAPED_BY_WINDOW, by=indexing.max_unpool, types="f32",
     ),
-    row("Mean", "add", (6, 13), MANY, by=ew.average),
+    row("Mean", "add", (6, 13), MANY, by=ew.average, at_once=steps.elementwise),
     row("MeanVarianceNormalization", "reduce_mean_square", (9, 13), by=matmul_norm.mean_variance),
     row(
         "Min", "minimum", (6, 13), MANY, by=ew.pairwise(nan=True), listed=CURRENT, small=True,
-        unsigned=True,
-    ),
+        unsigned=True, at_once=steps.elementwise),
     row("Mish", "mish", (18, 22)),
     row(
         "Mod", "fmod", (10, 28), TWO, conditions.REMAINDER, by=ew.modulo, small=True,
-        unsigned=True,
-    ),
+        unsigned=True, at_once=steps.elementwise),
     row("Mul", "mul", (7, 14), TWO, listed=BOTH, small=True, unsigned=True),
     row("Neg", "neg", (6, 13), small=True),
     row(
@@ -261,7 +262,7 @@ _ROWS: tuple[HostOp, ...] = (
         rearranging.cropped, rearranging.STORED, by=quantized.numbers_too(rearranging.pad),
         listed=BOTH,
     ),
-    row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power),
+    row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power, at_once=steps.elementwise),
     row(
         "QLinearConv", "conv_2d", (10, 10),
         f"{rows.QUANTIZED} weights {rows.RESULT} {rows.RESULT} bias?", *windows.CONV,
@@ -285,14 +286,15 @@ _ROWS: tuple[HostOp, ...] = (
         types="i64"),
     row("Reciprocal", "reciprocal", (6, 13)),
     *(
-        row(name, op, versions, AXES, rearranging.FLAT, by=ew.reduction, identity=True)
-        for name, (op, versions) in ew.REDUCTIONS.items()
+        row(name, op, versions, AXES, rearranging.FLAT, by=ew.reduction, identity=True,
+            at_once=all_)
+        for name, (op, versions, all_) in ew.REDUCTIONS.items()
     ),
     row("Relu", "relu", (6, 14), listed=BOTH),
     row(
         "Reshape", "reshape", (5, 25), "value shape", rearranging.FLAT, rearranging.KEPT,
         rearranging.left_open, by=rearranging.reshape, listed=BOTH, bfloat16=True,
-    ),
+        at_once=steps.reshaped),
     row(
         "Resize", "resize", (10, 19), "value roi_or_factors? factors? sizes?", *resizing.RESIZE,
         by=quantized.numbers_too(resizing.resize), listed=BOTH,
@@ -323,7 +325,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("Selu", "selu", (6, 22)),
     row("Shrink", "shrink", (9, 9)),
     row("Sigmoid", "logistic", (6, 13), listed=BOTH),
-    row("Sign", "sign", (9, 13), by=ew.sign, small=True, unsigned=True, rounds=True),
+    row("Sign", "sign", (9, 13), by=ew.sign, small=True, unsigned=True, rounds=True,
+        at_once=steps.elementwise),
     row(
         "SimplifiedLayerNormalization", "reduce_mean_square", (1, 1), "value scale",
         operand_shapes.scale_and_bias, by=matmul_norm.rms_norm, rounds=True,
@@ -333,7 +336,7 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Slice", "strided_slice", (1, 13), "value starts? ends? axes? steps?", rearranging.FLAT,
         rearranging.edged, by=rearranging.slices, listed=BOTH, bfloat16=True,
-    ),
+        at_once=steps.sliced_rows),
     row("Softmax", "softmax", (1, 13), by=ew.over_axis(beta=1.0), listed=BOTH),
     row("Softplus", "softplus", (1, 22)),
     row("Softsign", "softsign", (1, 22)),
@@ -344,11 +347,12 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     row("Sqrt", "sqrt", (6, 13)),
     row("Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze,
-        bfloat16=True),
+        bfloat16=True, at_once=steps.squeezed),
     row("STFT", "matmul", (17, 17), "value count value? count?", spectral.framed,
         by=spectral.stft, fragile=True),
-    row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True, unsigned=True),
-    row("Sum", "add", (6, 13), MANY, by=ew.pairwise(), listed=BOTH),
+    row("Sub", "sub", (7, 14), TWO, listed=BOTH, small=True, unsigned=True,
+        at_once=steps.difference),
+    row("Sum", "add", (6, 13), MANY, by=ew.pairwise(), listed=BOTH, at_once=steps.elementwise),
     row("Swish", "swish", (24, 24)),
     row("Tan", "tan", (7, 22)),
     row("Tanh", "tanh", (6, 13)),
@@ -369,7 +373,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Unique", "nonzero", (11, 28), "value", counted_results.sortable, by=counted_results.unique,
         types="f32 i64", fragile=True),
     row("Unsqueeze", "reshape", (1, 25), AXES, rearranging.named, by=rearranging.unsqueeze,
-        bfloat16=True),
+        bfloat16=True, at_once=steps.unsqueezed),
     row(
         "Upsample", "resize", (7, 10), "value factors?", *resizing.UPSAMPLE, by=resizing.resize,
         listed=BOTH,

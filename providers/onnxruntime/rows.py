@@ -9,7 +9,7 @@ from tflgpu_plugin.ir import Condition, HostOp, operands
 from tflgpu_plugin.ops import rows as op_rows, unary
 from tflgpu_plugin.providers import Builder, Default
 
-from . import narrow_integers
+from . import batched_handlers, narrow_integers
 from .narrow_integers import Row
 
 # Types of quantized operators: of quantized tensors, with those of scales and biases.
@@ -32,7 +32,9 @@ LISTS = ("shape", "count", "repeats")  # roles of operands that are read at impo
 BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 
-FACTS = ("bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile", "identity")  # of HostOp
+FACTS = (  # of HostOp
+    "bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile", "identity", "at_once",
+)  # fmt: skip
 
 
 def row(
@@ -45,13 +47,16 @@ def row(
     this one. `small`: integers of 8 and 16 bits are supported, too. `bfloat16`: so is this type,
     for which onnxruntime's CPU provider has kernels; with `rounds` they compute in float32 and
     round. `narrow`: so are integers of 2 and 4 bits, and floats of 8. `unsigned`: so are uint32 and
-    uint64, by default of ops that move elements. See HostOp for `fragile`."""
+    uint64, by default of ops that move elements. `at_once` says how the body of a loop computes it
+    in all steps, by default one node of an elementwise op as such. See HostOp for `fragile`."""
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
     small = more.pop("small", False)
     facts = {name: more.pop(name) for name in FACTS if name in more}
     facts["bfloat16"] = bool(facts.get("bfloat16") or facts.get("rounds"))
     facts["unsigned"] = bool(facts.get("unsigned", op in op_rows() and op_rows()[op].moves))
+    if by is None and op_rows()[op].kind == "elementwise":
+        facts.setdefault("at_once", batched_handlers.elementwise)
     made = by or declared(**dict(unary.PARAMETERS.get(op, ())) | more)
     if small:
         own = op_rows()[op].types

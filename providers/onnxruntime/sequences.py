@@ -9,7 +9,7 @@ import numpy as np
 from tflgpu_plugin.ir import HostOp, Refusal, asks, is_symbolic, needs
 from tflgpu_plugin.providers import Builder, Unsupported
 
-from . import rows
+from . import batched_handlers, rows
 from .rearranging import joined, parts
 from .rows import row
 
@@ -149,7 +149,7 @@ ROWS: tuple[HostOp, ...] = (
     row("SequenceEmpty", "reshape", (11, 11), "value?", listed, by=empty, bfloat16=True),
     row("SequenceErase", "reshape", (11, 11), "value index!?", listed, by=erase, bfloat16=True),
     row("SequenceInsert", "reshape", (11, 11), "value value index!?", listed, by=insert,
-        bfloat16=True),
+        bfloat16=True, at_once=batched_handlers.insert),
     row("SequenceLength", "reshape", (11, 11), "value", listed, by=length, bfloat16=True),
     row("SplitToSequence", "strided_slice", (11, 24), "value split!?", listed, SQUEEZED, by=split,
         bfloat16=True),

@@ -147,7 +147,8 @@ class HostOp:
     group, which the host runs as one kernel. `longer` is the row for nodes with more inputs,
     for operators with two operand lists. `fragile`: the host's kernel crashes the process for
     some tensors without elements. `identity`: results have values where inputs have no elements,
-    as sums of nothing do."""
+    as sums of nothing do. `at_once` computes a node of a loop's body in all steps at once; None
+    where the operator cannot."""
 
     name: str
     op: str
@@ -174,6 +175,7 @@ class HostOp:
     longer: HostOp | None = None
     fragile: bool = False
     identity: bool = False
+    at_once: Callable[..., Any] | None = None
 
     @property
     def constants(self) -> dict[int, str]:
