@@ -32,7 +32,8 @@ from tflgpu_plugin.ir import (
     bfloat16,
     quantization,
 )
-from tflgpu_plugin.ops import quantization as quantize, svdf
+from tflgpu_plugin.ops import quantization as quantize, quantized, svdf
+from tflgpu_plugin.ops.binary import COMPARED_UNIT
 from tflgpu_plugin.ops.table import BIAS, Op
 
 
@@ -97,8 +98,8 @@ NUMBERED = {*steps.QUANTIZED, "times_factor"}
 SEQUENCES = {"lstm", "recurrent", "recurrent_layer", "rnn_basic", "bidirectional", "svdf"}
 COMPUTED = {"lstm_basic": 2}  # results, before those that are a host's scratch memory
 # Attributes that say nothing of numbers.
-IDLE = {"nan", "negates", "one_way", "powers", "raises", "rescales", "rounds_once", "saturates",
-        "split", "unchecked", "whole", "zeros"}  # fmt: skip
+IDLE = {"fixed_point", "nan", "negates", "one_way", "powers", "raises", "rescales", "rounds_once",
+        "saturates", "split", "unchecked", "whole", "zeros"}  # fmt: skip
 
 
 def known_ops() -> dict[str, str]:
@@ -164,6 +165,8 @@ def _made(graph: Graph, node: Node, given: Sequence[Array | None]) -> list[Array
     row = ops.rows()[node.op]
     if row.stored and any(_scaled(graph.tensors[t]) for t in (*node.reads, *node.outputs)):
         return [_of_stored(graph, node, given)]
+    if node.attributes.get("fixed_point"):
+        given = [_in_fixed_point(graph, *one) for one in zip(node.reads, given, strict=True)]
     if node.op == "quantize":
         return [_quantized(graph, node, given)]
     if node.op == "cast":
@@ -231,6 +234,13 @@ def _quantized(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array
         scale, zero = quantization.parameters(result)
         return np.asarray(np.rint(value / scale) + zero)
     return steps.apply(graph, quantize.step(graph, node), value, None)
+
+
+def _in_fixed_point(graph: Graph, tensor: int, value: Array | None) -> Array:
+    """Returns the integers that hosts compare instead of the values of an 8-bit tensor."""
+    scale, _ = quantization.parameters(graph.tensors[tensor])
+    numbers = quantized.factor_numbers(scale / COMPARED_UNIT, scale, 1.0)
+    return steps.times_factor(np.asarray(value), *numbers)
 
 
 def _scaled(tensor: Tensor) -> bool:

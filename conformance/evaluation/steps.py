@@ -71,6 +71,15 @@ def short_product(v: Array, e: Array, *n: float) -> Array:
     return _cut(away(away(v / n[0]) * away(e / n[1]) * factor(*n[2:5])), n[5:8])
 
 
+def quantized_quotient(v: Array, e: Array, *n: float) -> Array:
+    """Divides where no shift is beyond the width of a word, of which C++ leaves the result
+    undefined: the exact quotient, rounded to nearest."""
+    above, below, (scale, least, most, _) = away(v / n[0]), away(e / n[1]), n[5:9]
+    with np.errstate(all="ignore"):
+        made = np.where(below == 0, np.sign(above) * np.inf, above / below * factor(*n[2:5]))
+    return _cut(away(np.nan_to_num(made, nan=0.0)), (scale, least, most))
+
+
 def digit(v: Array, *n: float) -> Array:
     return np.asarray(REFERENCES["digit"](v, numbers=n))
 
@@ -143,6 +152,7 @@ def _reversed(op: str) -> Callable[[Array, Array], Array]:
 QUANTIZED: dict[str, Callable[..., Array]] = {
     "quantized_sum": quantized_sum, "even_sum": even_sum,
     "short_sum": short_sum, "short_product": short_product, "digit": digit,
+    "quantized_quotient": quantized_quotient,
     "quantized_squared_difference": quantized_squared_difference,
     "quantized_prelu": quantized_prelu, "quantized_leaky_relu": quantized_leaky_relu,
     "quantized_hard_swish": quantized_hard_swish,

@@ -248,9 +248,32 @@ def one_scale(e: Builder) -> Refusal | None:
     """Operands of int16 have one scale: of others some hosts compare the stored numbers."""
     held = [e.tensors.table[e.x(position)] for position in (0, 1)]
     scales = {t.quantization.scale if t.quantization else (1.0,) for t in held if t.dtype == SHORT}
-    if len(scales) < 2:
+    if len(scales) < 2 or e.host.attributes.get("fixed_point"):
         return None
     said = f"{e.row.name} of int16 needs operands of one scale: hosts do not agree about others."
+    return Refusal("host.ambiguous", said)
+
+
+def below_one(e: Builder) -> Refusal | None:
+    """Operands that hosts compare in fixed point (int8, uint8) have scales below 1: hosts abort for
+    others."""
+    for position in (0, 1) if e.host.attributes.get("fixed_point") else ():
+        held = e.tensors.table[e.x(position)]
+        scale = held.quantization.scale if held.quantization else (0.0,)
+        if not (len(scale) == 1 and 0 < scale[0] < 1):
+            said = f"{e.row.name} of {held.dtype} needs one scale between 0 and 1."
+            return Refusal("quantization.unsupported", said)
+    return None
+
+
+def of_shares(e: Builder) -> Refusal | None:
+    """Results of uint8 have the scale 1/256 and the zero point 0: for others hosts do not agree."""
+    held = e.results[0].quantization
+    if e.results[0].dtype != "u8" or held is None:
+        return None
+    if (held.scale, held.zero_point) == ((1 / 256,), (0,)):
+        return None
+    said = f"{e.row.name} of uint8 needs a result with the scale 1/256 and the zero point 0."
     return Refusal("host.ambiguous", said)
 
 

@@ -66,12 +66,13 @@ def _row(
 
 
 def _rows_of(
-    words: str, takes: str = "value", *conditions: Condition, **traits: Any
-) -> Iterator[HostOp]:
+    words: str, takes: str = "value", *conditions: Condition, reader: params.Reader | None = None,
+    **traits: Any,
+) -> Iterator[HostOp]:  # fmt: skip
     """Yields rows of operators whose ops have the same names. `words`: names and last versions."""
     listed = words.split()
     for name, last in zip(listed[::2], listed[1::2], strict=True):
-        yield _row(name, name.lower(), int(last), None, takes, *conditions, **traits)
+        yield _row(name, name.lower(), int(last), reader, takes, *conditions, **traits)
 
 
 TWO, CHOICE = "value value", "condition value value"
@@ -90,8 +91,8 @@ def _rows() -> tuple[HostOp, ...]:
     both: Mapping[str, Any] = {"edition_2019": 1, "current": 1}
     integers: Mapping[str, Any] = {"quantized": 2, "short": True, **both}
     moved: Mapping[str, Any] = {"bfloat16": True, "short": True}  # hosts move numbers of 16 bits
-    compared: Mapping[str, Any] = {"gives": "bool", "types": ANY}
-    spread = params.fixed(one_way=True)
+    truths: Mapping[str, Any] = {"gives": "bool", "types": MOVED, "short": True}
+    compared, spread = (need.one_scale, need.below_one), params.fixed(one_way=True)
     add, mul = params.total, params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
     layer = (*windows, need.activation, need.symmetric, need.WIDE)
@@ -107,8 +108,9 @@ def _rows() -> tuple[HostOp, ...]:
         *_rows_of("NEG 1 SIGN 2", types=NUMBERS),
         *_rows_of("LOGICAL_OR 1 SQUARED_DIFFERENCE 2", TWO),
         *_rows_of("BITWISE_XOR 1 RIGHT_SHIFT 1", TWO, types=COUNTS, short=True, unsigned=True),
-        *_rows_of("EQUAL 5 GREATER_EQUAL 3 LESS 3", TWO, need.one_scale, short=True, **compared),
-        *_rows_of("GREATER 2 LESS_EQUAL 2 NOT_EQUAL 4", TWO, **compared),
+        *_rows_of("EQUAL 5 NOT_EQUAL 4", TWO, *compared, reader=params.equal, **truths),
+        *_rows_of("GREATER_EQUAL 3 LESS 3 GREATER 2 LESS_EQUAL 2", TWO, *compared,
+                  reader=params.compared, **truths),
         _row("ADD", "add", 6, add, TWO, **integers),
         _row("AVERAGE_POOL_2D", "average_pool_2d", 3, params.pool, "value", *windows, **integers),
         _row(
@@ -143,7 +145,7 @@ def _rows() -> tuple[HostOp, ...]:
             "RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", edition_2019=1,
             current=3, short=True,
         ),
-        _row("SOFTMAX", "softmax", 3, params.softmax, **integers),
+        _row("SOFTMAX", "softmax", 3, params.softmax, "value", need.of_shares, **integers),
         _row(
             "STRIDED_SLICE", "strided_slice", 8, params.strided_slice, "value begin end strides",
             quantized=2, **moved, **both,
@@ -157,10 +159,8 @@ def _rows() -> tuple[HostOp, ...]:
         _row("DILATE", "dilate", 1, None, "value shape padding_value"),
         _row("PADV2", "pad", 5, None, "value paddings padding_value", **moved),
         _row("SQUEEZE", "reshape", 2, params.squeeze, **moved),
-        _row(
-            "DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted",
-            short=True,
-        ),
+        _row("DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted",
+             short=True),
         _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, short=True),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block),
         _row("GATHER", "gather", 7, params.gather, "value index", **moved),
@@ -209,7 +209,7 @@ def _rows() -> tuple[HostOp, ...]:
             "CUMSUM", "cumsum", 1, params.plain("??", "exclusive", "reverse"), "value axis",
             types=NUMBERS,
         ),
-        _row("DIV", "div", 2, mul, TWO),
+        _row("DIV", "div", 2, mul, TWO, short=True),
         _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", **moved),
         _row(
             "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count value value",

@@ -53,6 +53,18 @@ def fixed(**attributes: Any) -> Reader:
     return lambda node: attributes
 
 
+def compared(node: RawNode) -> dict[str, Any]:
+    """Returns that hosts compare 8 bits in fixed point."""
+    return _unusual(fixed_point=node.kind(0) in ("i8", "u8"))
+
+
+def equal(node: RawNode) -> dict[str, Any]:
+    """Returns the same. ai-edge-litert compares int16 so, too, but only for equality."""
+    return _unusual(fixed_point=True) if node.kind(0) == "i16" and _rounds_once(node) else (
+        compared(node)
+    )  # fmt: skip
+
+
 def plain(layout: str, *names: str) -> Reader:
     """Returns a reader that takes attributes from the members of the host's struct. `layout` has
     the members' types (in the notation of Python's struct module), `names` the attributes. The

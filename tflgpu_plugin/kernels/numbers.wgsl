@@ -166,6 +166,42 @@ fn short_product(v: vec4f, e: vec4f, scales: vec2f, by: vec3f, levels: vec3f) ->
   let n = vec4i(units_in(v, scales.x)) * vec4i(units_in(e, scales.y));
   return cut(vec4f(multiplied(n, by)), levels.y, levels.z) * levels.x;
 }
+// The quantized quotient as hosts compute it (`DivElementwise` of tensorflow/lite/kernels/internal/reference/div.h): times a
+// reciprocal in fixed point, and a factor. Where that shifts by more than 31 bits, or to the left, the result is that of x86 and
+// ARM, whose shifts take a count modulo the width. `levels`: scale, least, most and zero point. Dividing by 0 saturates.
+fn quantized_quotient(v: vec4f, e: vec4f, scales: vec2f, by: vec3f, levels: vec4f) -> vec4f {
+  let below = vec4i(units_in(e, scales.y));
+  let above = vec4i(units_in(v, scales.x));
+  let n = select(above, -above, below < vec4i());
+  let d = vec4u(abs(below));
+  let lead = min(countLeadingZeros(d), vec4u(31u));
+  let inverse = reciprocal_31((d << lead) & vec4u(2147483647u));
+  let room = countLeadingZeros(select(vec4u(n), vec4u(-n) * 2u - vec4u(1u), n < vec4i())) - select(vec4u(1u), vec4u(), n < vec4i());
+  let rough = doubling_high(n << min(room, vec4u(31u)), inverse >> vec4u(15u), inverse);
+  let right = vec4i(31i) - vec4i(lead) + vec4i(room) - vec4i(i32(by.z));
+  let fine = doubling_high(rough, vec4u(u32(by.x)), vec4u(u32(by.y)));
+  let moved = shifted_around(fine, right) + vec4i(i32(levels.w));
+  let whole = select(moved, clamp(n, vec4i(-1i), vec4i(1i)) * 1000000i, below == vec4i());
+  return (cut(vec4f(whole), levels.y + levels.w, levels.z + levels.w) - levels.w) * levels.x;
+}
+// 2^31 / (1 + x / 2^31) in three steps of Newton's method: `one_over_one_plus_x_for_x_in_0_1` of gemmlowp's fixedpoint.h.
+fn reciprocal_31(x: vec4u) -> vec4u {
+  let half = vec4i((x >> vec4u(1u)) + vec4u(1073741824u));
+  var y = vec4u(vec4i(1515870810i) + doubling_high(vec4i(-1010580540i), vec4u(half) >> vec4u(15u), vec4u(half)));
+  for (var k = 0u; k < 3u; k++) {
+    let left = vec4i(536870912i) - doubling_high(half, y >> vec4u(15u), y);
+    y = vec4u(vec4i(y) + (doubling_high(left, y >> vec4u(15u), y) << vec4u(2u)));
+  }
+  return select(y << vec4u(1u), vec4u(2147483647u), y >= vec4u(1073741824u));
+}
+// As `shifted`, for counts beyond 31 and negative ones, of which C++ leaves the result undefined.
+fn shifted_around(x: vec4i, right: vec4i) -> vec4i {
+  let count = vec4u(right) & vec4u(31u);
+  let all = (vec4u(right) & vec4u(32u)) != vec4u();
+  let mask = select(vec4i((vec4u(1u) << count) - vec4u(1u)), vec4i(-1i), all);
+  let threshold = (mask >> vec4u(1u)) + select(vec4i(0), vec4i(1), x < vec4i(0));
+  return (x >> count) + select(vec4i(0), vec4i(1), (x & mask) > threshold);
+}
 // The quantized squared difference, with a common scale of 7 fractional bits: tensorflow/lite/kernels/squared_difference.cc.
 fn quantized_square(v: vec4f, e: vec4f, a: vec4f, b: vec4f, y: vec4f, least: f32, most: f32) -> vec4f {
   let d = fixed_point(vec4i(units_in(v, a.x)) << vec4u(7u), a)

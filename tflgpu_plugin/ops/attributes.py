@@ -47,9 +47,9 @@ KINDS: Mapping[str, Kind] = {
     for kind, names in (
         (FLAG, "align_corners antialias approximate best causal ceil_mode centred circular "
                "counted ends every exclude_outside exclusive filters_last half_pixel_centers "
-               "joined keep_dims keep_num_dims largest last linear mends merged nan negates packed "
-               "numbered offset one_way paired powers raises rescales reverse rounds_once "
-               "saturates together transpose_a transpose_b unchecked whole wraps"),
+               "fixed_point joined keep_dims keep_num_dims largest last linear mends merged nan "
+               "negates packed numbered offset one_way paired powers raises rescales reverse "
+               "rounds_once saturates together transpose_a transpose_b unchecked whole wraps"),
         (INTEGER, "axis batch batch_axis batch_dims begin_mask classes count each ellipsis_mask "
                   "end_mask expand multiplier new_axis_mask padding paddings past perm samples "
                   "shape shrink_axis_mask squeeze steps time_axis window"),

@@ -106,7 +106,22 @@ def relation(name: str, whole: str, meaning: Callable[..., Array], numbers: str 
     numbers = numbers or f"comparable(v, e) & ({whole})"
     known = (f"bool_as_f32({numbers})", ("f32", "bool"), "exact")
     integers = Integers(f"bool_as_f32({whole})")
-    return row(name, *known, integers=integers, unknown="", meaning=meaning)
+    return row(name, *known, integers=integers, unknown="", meaning=meaning,
+               decompose=decompose_relation)  # fmt: skip
+
+
+def decompose_relation(steps: Decomposition, node: Node) -> bool:
+    """Multiplies stored numbers, minus their zero points, by their scales in fixed point where
+    hosts compare 8 bits so (attribute `fixed_point`); numbers that they round alike are equal."""
+    if not node.attributes.get("fixed_point"):
+        return decompose_spread(steps, node)
+    given = []
+    for tensor in operands(node):
+        scale, _ = quantization.parameters(steps.editor.tensors[tensor])
+        numbers = quantized.factor_numbers(scale / COMPARED_UNIT, scale, 1.0)
+        given.append(steps.typed("i32", "times_factor", tensor, numbers=numbers))
+    steps.last(node.op, *given)
+    return True
 
 
 def _lower(low: Lowering, node: Node, expression: str, integers: Integers | None) -> None:
@@ -184,6 +199,8 @@ def power(a: Array, b: Array) -> Array:
     return np.asarray(np.power(a, b), a.dtype)
 
 
+COMPARED_UNIT = 1 << 8  # before hosts multiply by a scale, they shift by 8 bits
+RELATIONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 ORDERS: dict[str, Callable[[Any, int], Any]] = {"==": operator.eq, "<": operator.lt}
 CHOICE = "select(w, e, v != vec4f(0.0))"
 ATTRIBUTES = {
@@ -191,6 +208,7 @@ ATTRIBUTES = {
     "div": "activation raises",
     **dict.fromkeys(("pow", "floor_div", "floor_mod", "fmod"), "raises"),
     **dict.fromkeys(("maximum", "minimum"), "nan"),
+    **dict.fromkeys(RELATIONS, "fixed_point"),
 }  # fmt: skip
 OPS = (
     *(
@@ -239,6 +257,7 @@ OPS = (
         affine="divisor",
         accuracy="function",
         steps=("div", "reverse_div"),
+        quantize=quantized.quotient,
         meaning=quotient,
     ),
     # Hosts compute in float64: how too large a power is converted back depends on the CPU.

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import (
+    Array,
     Geometry,
     Graph,
     Misfit,
@@ -22,16 +23,20 @@ from tflgpu_plugin.ir import (
     geometry,
     merged,
     planar,
+    quantization,
 )
 from tflgpu_plugin.ops.axes import Axis
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.host_order import flat, home, settle
+from tflgpu_plugin.ops.lookup import COUNT
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, moves, read, view_of, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
 from tflgpu_plugin.ops.views import axis_of, part, whole
 
 TOGETHER, MAX_TOGETHER = 3, 14  # parts of a launch, and all their axes: they fit a uniform block
+BYTES = 1 << 8  # numbers of uint8
+NEAR = 1 / (1 << 13)  # most that float32 differs from the exact quotient of such numbers
 JOINED = 4  # parts of a launch to host buffers, which needs two parameters less
 
 
@@ -301,6 +306,45 @@ def _floats(low: Lowering, node: Node, part: Part, last: bool) -> None:
     )  # fmt: skip
 
 
+def decompose_rescaled(steps: Decomposition, node: Node) -> bool:
+    """Looks up the host's number for each one of an input that it requantizes, where that is not
+    the nearest one, or where two are about as near."""
+    if not node.attributes.get("rescales"):
+        return False
+    inputs = _given(node)
+    found = [_requantized(steps, tensor, node.outputs[0]) for tensor in inputs]
+    if found == inputs:
+        return False
+    steps.last("concat", *found, **node.attributes)
+    return True
+
+
+def _requantized(steps: Decomposition, tensor: int, result: int) -> int:
+    """Returns an input, or its numbers looked up in a table, which hosts compute in float32
+    (`ConcatenationWithScaling` of tensorflow/lite/kernels/internal/reference/concatenation.h)."""
+    (scale, zero), (unit, other) = (
+        quantization.parameters(steps.editor.tensors[t]) for t in (tensor, result)
+    )
+    stored = np.arange(BYTES, dtype=np.float32)
+    factor = np.float32(scale) * (np.float32(1) / np.float32(unit))
+    hosts = _nearest(stored * factor + np.float32(-zero) * factor, other)
+    exact = (stored - zero).astype(np.float64) * scale / unit
+    clear = np.abs(exact - np.floor(exact) - 0.5).min() > NEAR
+    alike = clear and np.array_equal(hosts, _nearest(exact, other))
+    if (scale, zero) == (unit, other) or alike:
+        return tensor
+    numbers = np.zeros(COUNT, np.float32)
+    numbers[COUNT // 2 - int(zero) :][:BYTES] = (hosts - other) * np.float32(unit)
+    made = steps.editor.tensor((), like=result)
+    steps.put(made, "lookup", tensor, steps.number(numbers), scale=float(scale))
+    return made
+
+
+def _nearest(values: Array, zero: float) -> Array:
+    away = np.trunc(values) + np.where(np.abs(values - np.trunc(values)) >= 0.5, np.sign(values), 0)
+    return np.asarray(np.clip(away + zero, 0, BYTES - 1))
+
+
 def _alone(graph: Graph, node: Node) -> tuple[Shape, int]:
     """Returns the shape of each input with a new axis of extent 1, and that axis."""
     first, *others = (graph.shape(tensor) for tensor in _given(node))
@@ -332,6 +376,7 @@ ATTRIBUTES = {"concat": "axis! activation rescales", "stack": "axis!"}
 OPS = (
     Op("concat", refuse, shapes, lower, "exact", types=ANY, kind="movement",
        keeps="any", errors=MOVED, follows="axis", operands="x*", joins=True,
+       decompose=decompose_rescaled,
        meaning=lambda *values, axis: np.concatenate(values, axis)),
     Op("stack", refuse_stack, stack_shapes, lower_decomposed, "exact", types=ANY, kind="movement",
        keeps="any", operands="x*", decompose=decompose_stack,

@@ -132,6 +132,17 @@ def _leaky_relu(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
     return (float(x), *factors(x / unit, x * abs(alpha) / unit), *levels, *signs)
 
 
+def quotient(graph: Graph, node: Node, levels: Levels) -> Node | None:
+    """Returns the node that computes a quotient as hosts do: their factor is a float32 number."""
+    given = _scales(graph, node)
+    if given is None:
+        return None
+    factor = given[0] / (given[1] * np.float32(levels.scale))
+    _, zero = quantization.parameters(graph.tensors[node.outputs[0]])
+    numbers = (*map(float, given), *factors(factor), *levels, float(zero))
+    return made(node, "quantized_quotient", numbers)
+
+
 def squared_difference_numbers(
     node: Node, scales: list[np.float32], levels: Levels
 ) -> Numbers | None:
@@ -262,6 +273,8 @@ def step_of_quantized(graph: Graph, node: Node, position: int) -> EpilogueOp | N
     numbers = node.attributes["numbers"]
     if len(node.inputs) == 1:
         return EpilogueOp(node.op, None, numbers)
+    if node.op == "quantized_quotient" and position == 1:
+        return None
     other = node.inputs[1 - position]
     if other is None or spread(graph, other, node.outputs[0]) is None:
         return None
@@ -295,6 +308,7 @@ ROWS = (  # of the family quantization
     row("quantized_leaky_relu", "leaky_relu", "relu", "relu6", "relu_n1_to_1", errors=GATE),
     row("quantized_squared_difference", "squared_difference", operands="xx"),
     row("quantized_hard_swish", "hard_swish", errors=GATE),
+    row("quantized_quotient", "div", operands="xx"),
     Op("times_factor", refuse, shapes, lower_factor, "exact", types=("f32", "i32"),
        kind="elementwise", fuses=True, follows="elementwise"),
 )  # fmt: skip
