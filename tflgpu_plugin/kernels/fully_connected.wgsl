@@ -7,6 +7,8 @@
 //   flat    the inputs of a row cross row boundaries in the storage of x, so they are read one by one
 //   lanes   invocations of a workgroup
 //   ahead   iterations that are loaded before the first is multiplied (1 if `flat`)
+//   normed  RMS normalization of the row: results are divided by the root of the mean of its squares
+//   gains   each channel of the row has a factor
 //
 // The loop over inputs is nested, because some drivers end a loop after 65,535 iterations.
 @let EACH = 8 if SHARED else 1;
@@ -27,6 +29,7 @@
   let slice = wi.x * (LANES / EACH) + lid / EACH;
   let row[r] = min(slice * 4u + r, p.outputs - 1u) * p.input_slices;
   var sum[r] = vec4f(0.0);
+@if NORMED: var squares = vec4f(0.0);
   // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let input_slices = p.input_slices;
   let zero = select(0u, p.off_x ^ p.off_w, input_slices == 0xffffffffu);
@@ -41,7 +44,9 @@
     for (var k = start; k < whole; k += AHEAD * EACH) {
   @for u in AHEAD {
       let at[u] = k + u * EACH + lane;
-      let x[u] = load_x(x_base + at[u] * x_pixels);
+      var x[u] = load_x(x_base + at[u] * x_pixels);
+      @if NORMED: squares = fma(x[u], x[u], squares);
+      @if GAINS: x[u] *= load_gains(at[u]);
       let w[r][u] = load_w(row[r] + at[u]);
   }
   @for r in 4, u in AHEAD {
@@ -57,12 +62,18 @@
       @if FLAT: var x = input(n, at);
       @if !FLAT: var x = load_x(x_base + at * x_pixels);
       @if SHARED: x = select(vec4f(0.0), x, k + lane < end);
+      @if NORMED: squares = fma(x, x, squares);
+      @if GAINS: x *= load_gains(at);
       sum[r] = fma(x, load_w(row[r] + at), sum[r]);
     }
   }
   let ones = vec4f(1.0);
   var value = vec4f(dot(sum[0], ones), dot(sum[1], ones), dot(sum[2], ones), dot(sum[3], ones));
 @if SHARED: value = team_total(value, lid);
+@if NORMED {
+  @if SHARED: squares = team_total(squares, lid);
+  value /= sqrt(dot(squares, ones) / p.count + p.epsilon);
+}
   if (lane == 0u && slice < p.slices) {
     store_y((n / p.y_pixels * p.y_slices + p.first_slice + slice) * p.y_pixels + n % p.y_pixels, epilogue_y(p.first_slice + slice), value);
   }

@@ -8,10 +8,23 @@
 //   team    invocations that split the inputs of an output slice among them and add the partial sums: 1, 8 or, on GPUs, more
 //   words   words of a unit, if they are loaded at once; 0: one after the other
 //   shuffled  the partial sums are added by shuffle, else through workgroup memory
+//   normed  RMS normalization of the rows: results are divided by the root of the mean of a row's squares
+//   gains   each channel of the rows has a factor
 {% set slices = 8 // bits %}
 {% set teams = lanes // team %}
 {% if team > 1 %}{% include "team_total.wgsl" %}{% endif %}
 {% if team > 8 %}var<workgroup> totals: array<vec4f, {{ lanes // 8 }}>;{% endif %}
+{% macro total(name) %}
+{% if team > 1 %}
+  {{ name }} = team_total({{ name }}, lid);
+{% endif %}
+{% if team > 8 %}
+  workgroupBarrier();
+  totals[lid / 8u] = {{ name }};
+  workgroupBarrier();
+  {{ name }} = {% for k in range(team // 8) %}{{ " + " if k }}totals[lid / {{ team }}u * {{ team // 8 }}u + {{ k }}u]{% endfor %};
+{% endif %}
+{% endmacro %}
 {% include "each_group.wgsl" %}
   let lane = lid % {{ team }}u;
   let slice = wi.x * {{ teams }}u + lid / {{ team }}u;
@@ -22,6 +35,9 @@
   let n{{ m }} = min(wi.y * {{ rows }}u + {{ m }}u, p.rows - 1u);
   let x{{ m }} = n{{ m }} / p.x_pixels * p.in_slices * p.x_pixels + n{{ m }} % p.x_pixels;
   var y{{ m }} = vec4f(0.0);
+{% if normed %}
+  var squares{{ m }} = vec4f(0.0);
+{% endif %}
 {% endfor %}
   for (var unit = lane; unit < p.units; unit += {{ team }}u) {
 {% for m in range(rows) %}
@@ -47,8 +63,17 @@
 {% endif %}
 {% for j in range(slices) %}
       let s{{ j }} = {{ slices }}u * word + {{ j }}u;
+{% if gains %}
+      let gain{{ j }} = load_gains(min(s{{ j }}, p.in_slices - 1u));
+{% endif %}
 {% for m in range(rows) %}
-      let v{{ m }}_{{ j }} = select(vec4f(0.0), load_x(x{{ m }} + min(s{{ j }}, p.in_slices - 1u) * p.x_pixels), s{{ j }} < p.in_slices);
+      {{ "var" if gains else "let" }} v{{ m }}_{{ j }} = select(vec4f(0.0), load_x(x{{ m }} + min(s{{ j }}, p.in_slices - 1u) * p.x_pixels), s{{ j }} < p.in_slices);
+{% if normed %}
+      squares{{ m }} = fma(v{{ m }}_{{ j }}, v{{ m }}_{{ j }}, squares{{ m }});
+{% endif %}
+{% if gains %}
+      v{{ m }}_{{ j }} *= gain{{ j }};
+{% endif %}
 {% endfor %}
 {% endfor %}
 {% for r in range(4) %}
@@ -67,14 +92,10 @@
 {% endfor %}
   }
 {% for m in range(rows) %}
-{% if team > 1 %}
-  y{{ m }} = team_total(y{{ m }}, lid);
-{% endif %}
-{% if team > 8 %}
-  workgroupBarrier();
-  totals[lid / 8u] = y{{ m }};
-  workgroupBarrier();
-  y{{ m }} = {% for k in range(team // 8) %}{{ " + " if k }}totals[lid / {{ team }}u * {{ team // 8 }}u + {{ k }}u]{% endfor %};
+{{ total("y%d" % m) }}
+{% if normed %}
+{{ total("squares%d" % m) }}
+  y{{ m }} /= sqrt(dot(squares{{ m }}, vec4f(1.0)) / p.count + p.epsilon);
 {% endif %}
   if ({{ "lane == 0u && " if team > 1 }}slice < p.slices && wi.y * {{ rows }}u + {{ m }}u < p.rows) {
     let at = (n{{ m }} / p.x_pixels * p.y_slices + p.first_slice + slice) * p.x_pixels + n{{ m }} % p.x_pixels;

@@ -9,7 +9,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ir.choosing import chooses
-from tflgpu_plugin.ops import byte_products, rounding, split_depth, wide_total
+from tflgpu_plugin.ops import byte_products, rounding, row_norms, split_depth, wide_total
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.forms import Form, Forms, always
@@ -108,6 +108,7 @@ def _multiply_rows(r: Rows) -> None:
     low, node, x, flat = r.low, r.node, r.x, r.flat
     outputs, inputs = r.shape[0], r.shape[-1]
     shared, slices_in = low.target.teams, -(-inputs // 4)
+    normed = None if flat else row_norms.taken(low, node, r.rows * outputs * inputs)
     parameters: dict[str, object] = {
         "inputs": inputs,
         "input_slices": slices_in,
@@ -117,7 +118,9 @@ def _multiply_rows(r: Rows) -> None:
         "x_channels": x.channels,
         "y_pixels": r.pixels,
         "y_slices": -(-outputs // 4),
+        **(normed.parameters if normed else {}),
     }
+    given = normed.reads if normed else {"x": Access(node.operand(), view=1 if flat else 4)}
     lanes = 8 if low.target.software else low.target.workgroup(32)
     ahead = 1 if flat else loads_ahead(low.target)
     low.loops(node, (-(-slices_in // 8) if shared else slices_in) + 3 + 2 * slices_in // CHUNK)
@@ -135,10 +138,12 @@ def _multiply_rows(r: Rows) -> None:
                     "flat": flat,
                     "lanes": lanes,
                     "ahead": ahead,
+                    "normed": normed is not None,
+                    "gains": "gains" in given,
                 },
             ),
             node,
-            {"x": Access(node.operand(), view=1 if flat else 4), "w": part},
+            {**given, "w": part},
             {"y": node.outputs[0]},
             (-(-slices // each), r.rows, 1),
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Geometry, Graph, Misfit, Node, Refusal, Shape, Target
 from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ops import row_norms
 from tflgpu_plugin.ops.blocks import Blocks
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.forms import Form, Forms, always
@@ -175,6 +176,8 @@ def _multiply(b: BlockProduct) -> None:
     low.loops(node, -(-units // team) * (unit + 2) + 1)
     fits = together <= AT_ONCE and unit % 4 == 0 and not low.target.software
     words = unit if fits else 0
+    normed = row_norms.taken(low, node, rows * outputs * inputs)
+    given = normed.reads if normed else {"x": low.stored(node.operand())}
     for first, last in low.fitting(outputs, row_bytes(low, node), "4 rows of weights are", 4):
         here, slices = slice(first, last), -(-(last - first) // 4)
         reads, parameters, variant = constant_blocks(low, node, here)
@@ -187,15 +190,16 @@ def _multiply(b: BlockProduct) -> None:
                     "in_slices": x.slices, "x_pixels": x.spatial, "units": units,
                     "unit_words": unit, "block_units": block * bits // 32 // unit,
                     "first_slice": first // 4, "y_slices": -(-outputs // 4),
+                    **(normed.parameters if normed else {}),
                 },
                 {
                     **variant, "rows": together, "team": team, "lanes": lanes,
-                    "words": words,
+                    "words": words, "normed": normed is not None, "gains": "gains" in given,
                     "shuffled": low.target.shuffles,
                 },
             ),
             node,
-            {"x": low.stored(node.operand()), **reads},
+            {**given, **reads},
             {"y": node.outputs[0]},
             (-(-slices // (lanes // team)), -(-rows // together), 1),
         )  # fmt: skip

@@ -1,0 +1,116 @@
+"""Tests RMS normalization in the launch of the product that reads its result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.support.harness import device_of
+from tests.support.net import Net
+from tflgpu_plugin.compile import compiler
+from tflgpu_plugin.ir import Array, Target
+from tflgpu_plugin.runtime.program import Instance, Program
+
+EPSILON, OUTPUTS, BLOCK = 1e-5, 10, 16
+RNG = np.random.default_rng(11)
+GPU = Target(name="plain")
+
+
+def normed(n: Net, x: int, gains: bool, centred: bool = False, wide: bool = True) -> int:
+    made = n.op("standardize", x, epsilon=EPSILON, centred=centred)
+    if not gains:
+        return made
+    return n.binary("mul", made, n.drawn(*((n.shape(x)[-1],) if wide else n.shape(x))))
+
+
+def blocks(n: Net, x: int, bits: int) -> tuple[int, Array]:
+    """Adds a product with weights in blocks; returns its result and the weights as float64."""
+    depth = n.shape(x)[-1]
+    count, each = -(-depth // BLOCK), 32 // bits
+    words = RNG.integers(-(2**31), 2**31, (OUTPUTS, count, BLOCK // each)).astype(np.int32)
+    scales = RNG.uniform(0.1, 1, (OUTPUTS, count)).astype(np.float32)
+    y = n.op("matmul_blocks", x, n.constant(words), n.constant(scales), bits=bits, block=BLOCK)
+    levels = (words.astype(np.int64)[..., None] >> bits * np.arange(each)) % 2**bits
+    numbers = (levels.reshape(OUTPUTS, count, BLOCK) - 2 ** (bits - 1)) * scales[..., None]
+    return y, numbers.reshape(OUTPUTS, -1)[:, :depth]
+
+
+def wanted(x: Array, gains: Array | float, weights: Array) -> Array:
+    x = x.astype(np.float64)
+    return (x / np.sqrt(np.mean(x * x, -1, keepdims=True) + EPSILON) * gains) @ weights.T
+
+
+def labels(n: Net, *outputs: int, target: Target = GPU) -> list[str]:
+    return [d.label for d in compiler.compile(n.graph(*outputs), target).dispatches]
+
+
+def targets() -> list[Target]:
+    own = device_of().target
+    gpu = replace(own, software=False, vendor="unknown")
+    return [own, replace(own, subgroup_size=0), gpu, replace(gpu, subgroup_size=0)]
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("gains", [False, True])
+@pytest.mark.parametrize("bits", [32, 8, 4])
+@pytest.mark.parametrize("shape", [(1, 1100), (1, 3, 33), (3, 2, 50)])
+def test_products_normalize_their_input(shape: tuple[int, ...], bits: int, gains: bool) -> None:
+    n = Net()
+    x = n.input(shape)
+    made = normed(n, x, gains)
+    factors = n.tensors[n.nodes[-1].inputs[1]].data if gains else 1.0
+    if bits == 32:
+        y = n.dense(made, OUTPUTS)
+        weights, bias = (n.tensors[t].data for t in n.nodes[-1].inputs[1:])
+    else:
+        (y, weights), bias = blocks(n, made, bits), np.float32(0.0)
+    assert weights is not None and factors is not None and bias is not None
+    values = RNG.uniform(-0.5, 3, shape).astype(np.float32)
+    expected = wanted(values, factors, weights) + bias
+    for target in targets():
+        plan = compiler.compile(n.graph(y), target)
+        assert "normalization" not in [dispatch.label for dispatch in plan.dispatches]
+        device = device_of()
+        (found,) = Instance(Program(plan, device.handle, device.pipelines)).run([values], [])
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+def test_products_of_one_normalization_need_no_launch_for_it() -> None:
+    n = Net()
+    made = normed(n, n.input((1, 64)), True)
+    (one, other), more = (n.dense(made, 4) for _ in range(2)), n.op("exp", made)
+    assert labels(n, one, other).count("fully_connected") == 2
+    assert "normalization" not in labels(n, one, other)
+    assert "normalization" in labels(n, one, more)
+    assert labels(n, one, made).count("normalization") == 1
+
+
+@pytest.mark.parametrize("case", ["centred", "wide", "other", "many", "turned"])
+def test_other_normalizations_have_a_launch(case: str) -> None:
+    """LayerNormalization; factors of each element; another step; a convolution's many rows; rows
+    that are not those of the normalization."""
+    n = Net()
+    x = n.input((1, 64, 16) if case == "many" else (1, 3, 16))
+    made = normed(n, x, True, case == "centred", case != "wide")
+    made = n.op("exp", made) if case == "other" else made
+    made = n.reshape(made, 2, 24) if case == "turned" else made
+    assert "normalization" in labels(n, n.dense(made, 8))
+
+
+def test_long_products_on_software_adapters_have_a_launch() -> None:
+    """There the work that the product repeats takes longer than a launch."""
+    software = Target(software=True, subgroup_size=8)
+    for width, apart in ((256, False), (512, True)):
+        n = Net()
+        found = labels(n, n.dense(normed(n, n.input((1, width)), True), 512), target=software)
+        assert ("normalization" in found) == apart
+
+
+def test_no_more_buffers_than_an_adapter_binds() -> None:
+    for most, apart in ((5, False), (4, True)):
+        n = Net()
+        y = n.dense(normed(n, n.input((1, 64)), True), 8)
+        target = replace(GPU, max_storage_buffers=most)
+        assert ("normalization" in labels(n, y, target=target)) == apart
