@@ -8,13 +8,36 @@
 //            element indices
 //   ahead    elements that are loaded before they are combined, so that a GPU waits once
 //   centred  reduces the differences to load_centre(output)
+//   near     expressions of a reduction in float, beside that of integers: (start, combine, finish, each). Where they tell that a
+//            result exceeds int32, the run is flagged or, with `unknown`, this value is stored
 //   parts    p.parts groups of threads share an output, each with p.chunk elements, and write [output][part]
-{% if not shared %}
-var<workgroup> partial: array<vector_out, {{ threads }}>;
+{% macro functions(prefix, type, combine, each) %}
+fn {{ prefix }}combined(a: {{ type }}, v: {{ type }}) -> {{ type }} { return {{ combine }}; }
+fn {{ prefix }}each(v: {{ type }}) -> {{ type }} { return {{ each }}; }
+{% endmacro %}
+{% if near %}
+struct Sums { held: vector_out, near: vec4f }
+{{ functions("held_", "vector_out", combine, each) }}
+{{ functions("near_", "vec4f", near[1], near[3]) }}
+fn empty() -> Sums { return Sums({{ start }}, {{ near[0] }}); }
+fn combined(a: Sums, v: Sums) -> Sums { return Sums(held_combined(a.held, v.held), near_combined(a.near, v.near)); }
+fn each(v: vector_out) -> Sums { return Sums(held_each(v), near_each(vec4f(v))); }
+fn chosen(v: Sums, ok: bool) -> Sums { return Sums(select({{ start }}, v.held, ok), select({{ near[0] }}, v.near, ok)); }
+{% if shared %}
+fn exchanged(a: Sums, reach: u32) -> Sums { return Sums(subgroupShuffleXor(a.held, reach), subgroupShuffleXor(a.near, reach)); }
 {% endif %}
-
-fn combined(a: vector_out, v: vector_out) -> vector_out { return {{ combine }}; }
-fn each(v: vector_out) -> vector_out { return {{ each }}; }
+{% else %}
+alias Sums = vector_out;
+{{ functions("", "vector_out", combine, each) }}
+fn empty() -> Sums { return {{ start }}; }
+fn chosen(v: Sums, ok: bool) -> Sums { return select({{ start }}, v, ok); }
+{% if shared %}
+fn exchanged(a: Sums, reach: u32) -> Sums { return subgroupShuffleXor(a, reach); }
+{% endif %}
+{% endif %}
+{% if not shared %}
+var<workgroup> partial: array<Sums, {{ threads }}>;
+{% endif %}
 
 {% if spatial %}
 fn origin(i: u32) -> u32 { return i * p.count; }
@@ -52,11 +75,11 @@ fn element(start: vec4u, r: u32) -> vector_out {
 {% if centred %}
   let centre = load_centre(made);
 {% endif %}
-  var a = {{ start }};
+  var a = empty();
   let stretch = p.lanes * p.block;
   for (var o = {{ "first + " if parts }}lane; o < last; o += stretch) {
     let end = min(o + stretch, last);
-    var block = {{ start }};
+    var block = empty();
 {% if ahead > 1 %}
     for (var r = o; r < end; r += {{ ahead }}u * p.lanes) {
 {% for u in range(ahead) %}
@@ -64,7 +87,7 @@ fn element(start: vec4u, r: u32) -> vector_out {
 {% endfor %}
       block = combined(block, each(v0));
 {% for u in range(1, ahead) %}
-      block = combined(block, select({{ start }}, each(v{{ u }}), r + {{ u }}u * p.lanes < end));
+      block = combined(block, chosen(each(v{{ u }}), r + {{ u }}u * p.lanes < end));
 {% endfor %}
     }
 {% else %}
@@ -73,7 +96,7 @@ fn element(start: vec4u, r: u32) -> vector_out {
     a = combined(a, block);
   }
 {% if shared %}
-  for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) { a = combined(a, subgroupShuffleXor(a, reach)); }
+  for (var reach = p.lanes / 2u; reach > 0u; reach /= 2u) { a = combined(a, exchanged(a, reach)); }
   if (lane == 0u && i < p.vectors) {
 {% else %}
   partial[thread] = a;
@@ -84,6 +107,17 @@ fn element(start: vec4u, r: u32) -> vector_out {
   if (lane == 0u && i < p.vectors) {
     a = partial[thread];
 {% endif %}
-    store_out(i, epilogue_out({{ "i" if parts else "(i / p.spatial) % p.slices" }}), {{ finish }});
+{% set slice = "i" if parts else "(i / p.spatial) % p.slices" %}
+{% if near %}
+    let beyond = beyond_int32(a.near, a.held);
+{% if unknown %}
+    store_out(i, epilogue_out({{ slice }}), select(a.held, {{ unknown }}, beyond));
+{% else %}
+    if (any(beyond & lanes_below({{ slice }}, p.channels))) { put_check(0u, 1u); }
+    store_out(i, epilogue_out({{ slice }}), a.held);
+{% endif %}
+{% else %}
+    store_out(i, epilogue_out({{ slice }}), {{ finish }});
+{% endif %}
   }
 }

@@ -18,11 +18,17 @@ from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.forms import Forms
-from tflgpu_plugin.ops.reduce_forms import FORMS, WHOLE, Reduced, alternations, reduced_axes
+from tflgpu_plugin.ops.reduce_forms import (
+    FORMS,
+    GROWING,
+    WHOLE,
+    Reduced,
+    alternations,
+    reduced_axes,
+)  # fmt: skip
 from tflgpu_plugin.ops.table import AVERAGED, Op, Short, elements
 
 MAX_MEANT = 46_341  # integers: as many remainders of a division by this number add up within int32
-GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}
 
 
 def _count(graph: Graph, node: Node) -> int:
@@ -80,19 +86,6 @@ def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
     else:
         shape = steps.shape(node.outputs[0])
         steps.last("reshape", steps.add("add", total, top), None, shape=shape)
-    return True
-
-
-def decompose_checked(steps: Decomposition, node: Node) -> bool:
-    """Adds a float sum beside a sum of int64, or of int32 where the host `saturates`, to check
-    whether int32 holds the result."""
-    x, attributes = node.operand(), dict(node.attributes)
-    asked = attributes.pop("saturates", steps.editor.tensors[node.outputs[0]].dtype == "i64")
-    if not asked or attributes.get("unchecked"):
-        return False
-    near = steps.add(node.op, steps.typed("f32", "cast", x), *node.inputs[1:], **attributes)
-    held = steps.add(node.op, x, *node.inputs[1:], **attributes, unchecked=True)
-    steps.last("checked", held, near)
     return True
 
 
@@ -172,8 +165,6 @@ def _row(name: str, accuracy: str = "reduction", **traits: Any) -> Op:
     if name in WHOLE:
         # The maximum of bools is true if any of them is.
         traits |= {"types": ("f32", "i32", *(() if name in GROWING else ("bool",)))}
-    if name in GROWING:
-        traits |= {"decompose": decompose_checked}
     if name in MEANINGS:
         traits |= {"meaning": _meaning(MEANINGS[name], name in GROWING), "inexact": True}
     return Op(name, refuse, shapes, Forms(Reduced.of, FORMS), accuracy, work=elements(),

@@ -15,8 +15,9 @@ from tflgpu_plugin.ir.symbolic import f32, near, several
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always
-from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Stores
+from tflgpu_plugin.ops.lowering import CHECK, WORKGROUP, Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
+from tflgpu_plugin.ops.unknown import UNKNOWN
 from tflgpu_plugin.ops.views import row_strides
 
 SHUFFLED_THREADS = 8  # threads that share a result by shuffle ...
@@ -63,6 +64,7 @@ WHOLE = {
     "reduce_l1": Reduction(NONE, SUM, each="abs(v)"),
     "reduce_sum_square": Reduction(NONE, SUM, each="v * v"),
 }
+GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}  # results may exceed int32
 
 
 def reduced_axes(graph: Graph, node: Node) -> set[int]:
@@ -118,6 +120,14 @@ class Reduced:
     @property
     def vectors(self) -> int:
         return self.low.geometry(self.node.outputs[0]).vectors
+
+    @property
+    def checked(self) -> bool:
+        """Whether results are compared with those in float: sums of int64, or of int32 where the
+        host `saturates`."""
+        given, made = self.node.attributes, self.low.graph.tensors[self.node.outputs[0]]
+        asked = given.get("saturates", made.dtype == "i64") and not given.get("unchecked")
+        return bool(asked and is_integer(made) and self.node.op in GROWING)
 
 
 @dataclass(frozen=True)
@@ -214,11 +224,17 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     }
     if elements.part:
         parameters |= {"parts": parts, "chunk": elements.part}
+    parameters |= {"channels": out.channels} if r.checked else {}
+    marks = node.outputs[0] in low.unflagged
+    writes: dict[str, Source | Access] = {"out": node.outputs[0] if made is None else made}
+    writes |= {"check": Access(CHECK, 0)} if r.checked and not marks else {}
     low.dispatch(
         Kernel(
             "reduce",
             parameters | dict(elements.parameters),
             {
+                "near": tuple(REDUCTIONS[node.op]) if r.checked else (),
+                "unknown": UNKNOWN if r.checked and marks else "",
                 "spatial": x.view == 4,
                 "threads": threads,
                 "ahead": ahead,
@@ -230,7 +246,7 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
         ),
         node,
         {"x": x, **({"centre": node.operand(2)} if centred else {})},
-        {"out": node.outputs[0] if made is None else made},
+        writes,
         (-(-vectors * together // threads), 1, 1),
         stores=Stores(fused=made is None),
     )

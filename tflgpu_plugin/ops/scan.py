@@ -12,7 +12,7 @@ from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, planar
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Kernel, Lowering
 from tflgpu_plugin.ops.movement import vector_strides, workgroups
-from tflgpu_plugin.ops.reduce import decompose_checked, refuse_axis
+from tflgpu_plugin.ops.reduce import refuse_axis
 from tflgpu_plugin.ops.reduce_forms import reduced_axes
 from tflgpu_plugin.ops.table import Op, same_shape
 
@@ -52,10 +52,21 @@ def lower(low: Lowering, node: Node) -> None:
     )
 
 
+def _decompose_checked(steps: Decomposition, node: Node) -> bool:
+    """Adds float sums beside sums of int64, to check whether int32 holds the results."""
+    x, attributes = node.operand(), dict(node.attributes)
+    if steps.editor.tensors[node.outputs[0]].dtype != "i64" or attributes.get("unchecked"):
+        return False
+    near = steps.add(node.op, steps.typed("f32", "cast", x), *node.inputs[1:], **attributes)
+    held = steps.add(node.op, x, *node.inputs[1:], **attributes, unchecked=True)
+    steps.last("checked", held, near)
+    return True
+
+
 def decompose(steps: Decomposition, node: Node) -> bool:
     """Moves the axis so that lines are columns of vec4, if it is the last or storage is not
     planar."""
-    if decompose_checked(steps, node):
+    if _decompose_checked(steps, node):
         return True
     shape, value = steps.shape(node.operand()), steps.data(node.inputs[1])
     assert value is not None

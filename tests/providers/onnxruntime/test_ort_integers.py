@@ -170,6 +170,10 @@ BEYOND: dict[str, tuple[Any, dict[str, Array]]] = {
     "Pow": (node("Pow", ["a", "b"], ["y"]), {"a": np.array([2**24, 1]), "b": np.array([2**21, 1])}),
     "ReduceSum": (node("ReduceSum", ["a"], ["y"]), {"a": np.full(9, 2**28)}),
     "ReduceProd": (node("ReduceProd", ["a"], ["y"]), {"a": np.full(40, 2)}),
+    "ReduceSum of many": (node("ReduceSum", ["a"], ["y"]), {"a": np.full(900, 2**22)}),
+    "ReduceSum below": (node("ReduceSum", ["a"], ["y"]), {"a": np.full((2, 70), -(2**25))}),
+    "ReduceL1": (node("ReduceL1", ["a"], ["y"]), {"a": np.array([2**30, -(2**30)])}),
+    "ReduceSumSquare": (node("ReduceSumSquare", ["a"], ["y"]), {"a": np.full((1, 3, 3, 2), 2**14)}),
     "CumSum": (node("CumSum", ["a", "axis"], ["y"]), {"a": np.full(9, 2**28)}),
 }  # fmt: skip
 
@@ -216,6 +220,16 @@ DISCARDED: dict[str, tuple[Any, tuple[str, ...], int]] = {
     "an overflow that is discarded": (
         (node("Mul", ["r", "large number"], ["p"]), node("Where", ["all", "r", "p"], ["y"])),
         ("y",), 0,
+    ),
+    "a sum that is discarded": (
+        (node("Add", ["r", "large number"], ["p"]), node("ReduceSum", ["p"], ["s"]),
+         node("Where", ["all", "r", "s"], ["y"])),
+        ("y",), 0,
+    ),
+    "a sum that is chosen": (
+        (node("Add", ["r", "large number"], ["p"]), node("ReduceSum", ["p"], ["s"]),
+         node("Where", ["small", "r", "s"], ["y"])),
+        ("y",), 1,
     ),
 }  # fmt: skip
 
