@@ -1,4 +1,4 @@
-"""Tests RMS normalization in the launch of the product that reads its result."""
+"""Tests normalization in the launch of the product that reads its result."""
 
 from __future__ import annotations
 
@@ -37,9 +37,18 @@ def blocks(n: Net, x: int, bits: int) -> tuple[int, Array]:
     return y, numbers.reshape(OUTPUTS, -1)[:, :depth]
 
 
-def wanted(x: Array, gains: Array | float, weights: Array) -> Array:
+def wanted(x: Array, gains: Array | float, weights: Array, added: Array | float = 0.0) -> Array:
     x = x.astype(np.float64)
-    return (x / np.sqrt(np.mean(x * x, -1, keepdims=True) + EPSILON) * gains) @ weights.T
+    made = x / np.sqrt(np.mean(x * x, -1, keepdims=True) + EPSILON) * gains + added
+    return made @ weights.astype(np.float64).T
+
+
+def run(n: Net, y: int, values: Array, target: Target) -> Array:
+    """Returns the result of a plan without a launch for the normalization."""
+    plan, device = compiler.compile(n.graph(y), target), device_of()
+    assert "normalization" not in [dispatch.label for dispatch in plan.dispatches]
+    (found,) = Instance(Program(plan, device.handle, device.pipelines)).run([values], [])
+    return found
 
 
 def labels(n: Net, *outputs: int, target: Target = GPU) -> list[str]:
@@ -70,11 +79,34 @@ def test_products_normalize_their_input(shape: tuple[int, ...], bits: int, gains
     values = RNG.uniform(-0.5, 3, shape).astype(np.float32)
     expected = wanted(values, factors, weights) + bias
     for target in targets():
-        plan = compiler.compile(n.graph(y), target)
-        assert "normalization" not in [dispatch.label for dispatch in plan.dispatches]
-        device = device_of()
-        (found,) = Instance(Program(plan, device.handle, device.pipelines)).run([values], [])
+        found = run(n, y, values, target)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize(("gains", "added"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("shape", [(1, 1100), (1, 3, 33), (3, 2, 50)])
+def test_products_subtract_the_mean_of_their_input(
+    shape: tuple[int, ...], gains: bool, added: bool
+) -> None:
+    """The mean is a thousand times the spread: from sums of squares alone, none would be left."""
+    n = Net()
+    made = normed(n, n.input(shape), bool(gains), centred=True)
+    factors = n.tensors[n.nodes[-1].inputs[1]].data if gains else np.float32(1.0)
+    made = n.binary("add", made, n.drawn(shape[-1])) if added else made
+    summands = n.tensors[n.nodes[-1].inputs[1]].data if added else np.float32(0.0)
+    y = n.dense(made, OUTPUTS)
+    weights, bias = (n.tensors[t].data for t in n.nodes[-1].inputs[1:])
+    assert weights is not None and bias is not None
+    assert factors is not None and summands is not None
+    values = RNG.uniform(999, 1001, shape).astype(np.float32)
+    centred = values.astype(np.float64) - values.mean(-1, keepdims=True, dtype=np.float64)
+    expected = wanted(centred, factors, weights, summands) + bias
+    for target in targets():
+        if target.teams:
+            found = run(n, y, values, target)
+            tolerance = 2e-3 * np.abs(expected).max()
+            np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 def test_products_of_one_normalization_need_no_launch_for_it() -> None:
@@ -87,16 +119,17 @@ def test_products_of_one_normalization_need_no_launch_for_it() -> None:
     assert labels(n, one, made).count("normalization") == 1
 
 
-@pytest.mark.parametrize("case", ["centred", "wide", "other", "many", "turned"])
+@pytest.mark.parametrize("case", ["wide", "other", "many", "turned", "blocks"])
 def test_other_normalizations_have_a_launch(case: str) -> None:
-    """LayerNormalization; factors of each element; another step; a convolution's many rows; rows
-    that are not those of the normalization."""
+    """Factors of each element; another step; a convolution's many rows; rows that are not those of
+    the normalization; a mean before weights in blocks."""
     n = Net()
     x = n.input((1, 64, 16) if case == "many" else (1, 3, 16))
-    made = normed(n, x, True, case == "centred", case != "wide")
+    made = normed(n, x, True, case == "blocks", case != "wide")
     made = n.op("exp", made) if case == "other" else made
     made = n.reshape(made, 2, 24) if case == "turned" else made
-    assert "normalization" in labels(n, n.dense(made, 8))
+    y = blocks(n, made, 4)[0] if case == "blocks" else n.dense(made, 8)
+    assert "normalization" in labels(n, y)
 
 
 def test_long_products_on_software_adapters_have_a_launch() -> None:

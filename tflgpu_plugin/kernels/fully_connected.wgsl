@@ -7,8 +7,10 @@
 //   flat    the inputs of a row cross row boundaries in the storage of x, so they are read one by one
 //   lanes   invocations of a workgroup
 //   ahead   iterations that are loaded before the first is multiplied (1 if `flat`)
-//   normed  RMS normalization of the row: results are divided by the root of the mean of its squares
+//   normed  "rms" or "centred": the row is normalized. Results are divided by the root of the mean of the squares of x or, if
+//           "centred", of its differences from the mean, which all threads of the workgroup sum first
 //   gains   each channel of the row has a factor
+//   shifts  each output has a summand
 //
 // The loop over inputs is nested, because some drivers end a loop after 65,535 iterations.
 @let EACH = 8 if SHARED else 1;
@@ -22,14 +24,13 @@
     return select(vec4f(0.0), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
   }
 }
-{% if shared %}{% include "team_total.wgsl" %}{% endif %}
+{% if shared %}{% include "team_total.wgsl" %}{% endif %}{% if normed %}{% include "row_norm.wgsl" %}{% endif %}
 {% include "each_group.wgsl" %}
   let n = wi.y;
   let lane = lid % EACH;
   let slice = wi.x * (LANES / EACH) + lid / EACH;
   let row[r] = min(slice * 4u + r, p.outputs - 1u) * p.input_slices;
   var sum[r] = vec4f(0.0);
-@if NORMED: var squares = vec4f(0.0);
   // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let input_slices = p.input_slices;
   let zero = select(0u, p.off_x ^ p.off_w, input_slices == 0xffffffffu);
@@ -37,6 +38,7 @@
   let x_pixels = p.x_pixels;
   let x_base = n / x_pixels * input_slices * x_pixels + n % x_pixels + zero;
 }
+@if NORMED: row_begun(x_base, x_pixels, input_slices, lid);
   for (var start = zero; start < input_slices; start += p.chunk) {
     let end = min(start + p.chunk, input_slices);
 @if AHEAD > 1 {
@@ -45,8 +47,7 @@
   @for u in AHEAD {
       let at[u] = k + u * EACH + lane;
       var x[u] = load_x(x_base + at[u] * x_pixels);
-      @if NORMED: squares = fma(x[u], x[u], squares);
-      @if GAINS: x[u] *= load_gains(at[u]);
+      @if NORMED: x[u] = row_element(x[u], at[u], true);
       let w[r][u] = load_w(row[r] + at[u]);
   }
   @for r in 4, u in AHEAD {
@@ -57,23 +58,18 @@
     let whole = start;
 }
     for (var k = whole; k < end; k += EACH) {
-      @if SHARED: let at = min(k + lane, end - 1u);
-      @if !SHARED: let at = k;
+      let at = min(k + lane, end - 1u);
       @if FLAT: var x = input(n, at);
       @if !FLAT: var x = load_x(x_base + at * x_pixels);
       @if SHARED: x = select(vec4f(0.0), x, k + lane < end);
-      @if NORMED: squares = fma(x, x, squares);
-      @if GAINS: x *= load_gains(at);
+      @if NORMED: x = row_element(x, at, k + lane < end);
       sum[r] = fma(x, load_w(row[r] + at), sum[r]);
     }
   }
   let ones = vec4f(1.0);
   var value = vec4f(dot(sum[0], ones), dot(sum[1], ones), dot(sum[2], ones), dot(sum[3], ones));
 @if SHARED: value = team_total(value, lid);
-@if NORMED {
-  @if SHARED: squares = team_total(squares, lid);
-  value /= sqrt(dot(squares, ones) / p.count + p.epsilon);
-}
+@if NORMED: value = row_result(value, p.first_slice + slice, lid);
   if (lane == 0u && slice < p.slices) {
     store_y((n / p.y_pixels * p.y_slices + p.first_slice + slice) * p.y_pixels + n % p.y_pixels, epilogue_y(p.first_slice + slice), value);
   }

@@ -108,7 +108,9 @@ def _multiply_rows(r: Rows) -> None:
     low, node, x, flat = r.low, r.node, r.x, r.flat
     outputs, inputs = r.shape[0], r.shape[-1]
     shared, slices_in = low.target.teams, -(-inputs // 4)
-    normed = None if flat else row_norms.taken(low, node, r.rows * outputs * inputs)
+    normed = (
+        None if flat else row_norms.taken(low, node, r.rows * outputs * inputs, node.operand(1))
+    )
     parameters: dict[str, object] = {
         "inputs": inputs,
         "input_slices": slices_in,
@@ -138,8 +140,7 @@ def _multiply_rows(r: Rows) -> None:
                     "flat": flat,
                     "lanes": lanes,
                     "ahead": ahead,
-                    "normed": normed is not None,
-                    "gains": "gains" in given,
+                    **(normed.variant if normed else row_norms.PLAIN),
                 },
             ),
             node,

@@ -194,7 +194,7 @@ def _multiply(b: BlockProduct) -> None:
                 },
                 {
                     **variant, "rows": together, "team": team, "lanes": lanes,
-                    "words": words, "normed": normed is not None, "gains": "gains" in given,
+                    "words": words, **(normed.variant if normed else row_norms.PLAIN),
                     "shuffled": low.target.shuffles,
                 },
             ),

@@ -1,13 +1,15 @@
-"""RMS normalization in the launch that reads its result: a product of few rows sums the squares of
-its input beside its products, and divides each result by the root of their mean. So a decoder's
-normalizations need no launches. (A normalization that subtracts the mean keeps its launch: the
-difference of two long sums would lose precision.)"""
+"""Normalization of rows in the launch that reads its result: a product of few rows multiplies the
+differences from the mean, sums their squares beside the products, and divides each result by their
+root mean square. So a decoder's normalizations need no launches."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tflgpu_plugin.ir import Node
+import numpy as np
+
+from tflgpu_plugin.ir import Array, Node
 from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops.lowering import Access, Launch, Lowering, Source
 
@@ -18,45 +20,80 @@ MOST_WORK = 1 << 17
 
 @dataclass(frozen=True)
 class RowNorm:
-    """The normalization of a product's input: of what, and the constant factor of each channel."""
+    """The normalization of a product's input: of what, and the constant factor of each channel.
+    `shifts`: what the constants that it adds to channels add to the product's results."""
 
     launch: Launch
     gains: Source | None
+    shifts: Source | None
 
     @property
     def reads(self) -> dict[str, Source | Access]:
-        """Returns the operands of the product's kernel: `x` and perhaps `gains`."""
+        """Returns the operands of the product's kernel: `x`, and perhaps `gains` and `shifts`."""
         (x,) = (source for operand, source in self.launch.operands if operand.name == "x")
-        return {"x": x} if self.gains is None else {"x": x, "gains": self.gains}
+        found = {"x": x, "gains": self.gains, "shifts": self.shifts}
+        return {name: each for name, each in found.items() if each is not None}
 
     @property
     def parameters(self) -> dict[str, object]:
         return {name: self.launch.parameters[name] for name in ("count", "epsilon")}
 
+    @property
+    def variant(self) -> dict[str, object]:
+        return {"normed": "centred" if self.launch.variant["centred"] else "rms",
+                "gains": self.gains is not None, "shifts": self.shifts is not None}  # fmt: skip
 
-def taken(low: Lowering, node: Node, work: int) -> RowNorm | None:
-    """Returns the RMS normalization that makes the first input of a product of this many
-    multiply-adds, if the product can normalize its input itself; else None. The launch of the
-    normalization is dropped where nothing else reads its result."""
+
+PLAIN: Mapping[str, object] = {"normed": "", "gains": False, "shifts": False}
+
+
+def taken(low: Lowering, node: Node, work: int, weights: int | None = None) -> RowNorm | None:
+    """Returns the normalization that makes the first input of a product of this many multiply-adds,
+    if the product can normalize its input itself; else None. The launch of the normalization is
+    dropped where nothing else reads its result. Without `weights` [O, I], the product's kernel
+    supports only RMS normalization, which adds nothing to channels."""
     made = _writer(low, low.root(node.operand()))
     if made is None or made.kernel != "normalization" or made.when is not None:
         return None
     variant, steps = made.variant, made.epilogue.get("out", ())
-    if variant["centred"] or variant["groups"] or variant["parts"] or len(steps) > 1:
+    centred, ops = bool(variant["centred"]), [each.op for each in steps]
+    if variant["groups"] or variant["parts"] or ops not in ([], ["mul"], ["add"], ["mul", "add"]):
         return None
     if low.geometry(node.operand()) != low.geometry(made.node.outputs[0]):
         return None
-    if any(each.op != "mul" or each.spread != "channel" for each in steps):
+    if any(each.spread != "channel" for each in steps):
+        return None
+    if (centred or "add" in ops) and (weights is None or not low.target.teams):
         return None
     operands = {operand.name: source for operand, source in made.operands}
     later = _writer(low, low.root(operands["x"]))
     if later is not None and low.launches.index(later) > low.launches.index(made):
         return None  # the input was updated in place
-    gains = next((operands[each.operand] for each in steps), None)
-    bound = 4 + sum(each.tensor is not None for each in node.epilogue)  # x, gains, w, y
-    if bound > low.target.max_storage_buffers or not _pays(low, work):
+    added = [each.tensor for each in made.node.epilogue if each.op == "add"]
+    shifts = _shifts(low, weights, added[0]) if added else None
+    if added and shifts is None:
         return None
-    return RowNorm(made, gains)
+    gains = next((operands[f"{each.operand}"] for each in steps if each.op == "mul"), None)
+    bound = 3 + len(ops) + sum(each.tensor is not None for each in node.epilogue)  # x, w, y
+    if bound > low.target.max_storage_buffers or not _pays(low, 2 * work if centred else work):
+        return None
+    return RowNorm(made, gains, shifts)
+
+
+def _shifts(low: Lowering, weights: int | None, added: int | None) -> Source | None:
+    """Returns the product of constant weights [O, ..., I] and a constant for each input, or None if
+    one of them is not constant."""
+    constant, matrix = low.graph.constant(added), low.graph.constant(weights)
+    if constant is None or matrix is None or weights is None:
+        return None
+    outputs, numbers = matrix.shape[0], constant.reshape(-1).astype(np.float64)
+    vectors = -(-outputs // 4)
+
+    def pack(data: Array) -> Array:
+        made = data.reshape(outputs, -1).astype(np.float64) @ numbers
+        return np.pad(made, (0, 4 * vectors - outputs)).astype(np.float32)
+
+    return low.constant(weights, "shifts", low.digest(added), vectors=vectors, pack=pack)
 
 
 def _writer(low: Lowering, root: Source) -> Launch | None:
