@@ -110,6 +110,7 @@ VARIANT = (
     ("shuffled", True),
     ("flat", False),
     ("ahead", 1),
+    ("normed", ""),
 )
 
 
