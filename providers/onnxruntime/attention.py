@@ -153,6 +153,7 @@ def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int
     """Returns the tensor to add to the scores: 0 for keys that are attended to, else
     mask_filter_value. A mask [batch] holds the number of leading keys to attend to; with `raises`,
     a negative one fails the run. Other masks are positive for keys that are attended to."""
+    filling = e.number("mask_filter_value", -10000.0)
     if not e.has(position):
         return None
     given, keys = e.x(position), scores[2]
@@ -164,7 +165,7 @@ def _mask(e: Builder, position: int, scores: Shape, raises: bool = False) -> int
     given = e.reshape(given, _masks(scores)[shape])
     least = 0.0 if len(shape) > 1 else e.const(np.arange(scores[2]))
     seen = e.add("greater", given, least, dtype="bool")
-    return e.add("where", seen, 0.0, e.number("mask_filter_value", -10000.0), dtype="f32")
+    return e.add("where", seen, 0.0, filling, dtype="f32")
 
 
 def embedding(e: Builder) -> list[int | None]:

@@ -97,6 +97,7 @@ _ROWS: tuple[HostOp, ...] = (
         "GroupQueryAttention", "attention",
         "value value? value? past? past? index count! value? value? index? bias? value?",
         *grouped_query_attention.GROUPED_QUERY, by=grouped_query_attention.grouped_query,
+        ignores=("qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon"),  # of inputs not taken
     ),
     _contrib(
         "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
@@ -105,6 +106,7 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "MatMulNBits", "matmul_blocks", "value weights scales zero_points? index? bias?",
         *blockwise.N_BITS, by=blockwise.matmul_n_bits, types="f32 f16 u8",
+        ignores=("accuracy_level",),
     ),
     _contrib(
         "PackedAttention", "attention", "value weights bias index index bias?",
@@ -138,7 +140,8 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib("NhwcConv", "conv_2d", LAYER, *diffusion.CONV, by=diffusion.conv),
     _contrib("QuickGelu", "swish", alpha=1.702),
     _contrib(
-        "RotaryEmbedding", "rotary", "value index value value", *rotary.CONTRIB, by=rotary.contrib
+        "RotaryEmbedding", "rotary", "value index value value", *rotary.CONTRIB, by=rotary.contrib,
+        ignores=("num_heads",),  # which the cosines tell
     ),
     _contrib(
         "SkipGroupNorm", "standardize_groups", "value scale bias value bias?", diffusion.grouped,
@@ -157,13 +160,14 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "MoE", "matmul", "value value weights bias? weights bias? weights? bias?", *experts.MOE,
-        by=experts.moe,
+        by=experts.moe, ignores=experts.IGNORED,
     ),
     _contrib(
         "QMoE", "matmul_blocks",
         "value value weights scale bias? weights scale bias? weights? scale? bias? zero_point? "
         "zero_point? zero_point? value? scale? scale? scale? scale? scale? scale?",
         *quantized_experts.QMOE, by=quantized_experts.qmoe, types="f32 f16 u8",
+        ignores=(*experts.IGNORED, "accuracy_level", "normalize_routing_weights"),
     ),
     _contrib("TransposeMatMul", "matmul", TWO, by=fused_operators.matmul),
 )  # fmt: skip

@@ -17,6 +17,11 @@ from tflgpu_plugin.providers import Builder
 from .rearranging import cut
 
 X, ROUTER, FIRST, FIRST_BIAS, SECOND, SECOND_BIAS = range(6)
+IGNORED = (
+    "use_sparse_mixer",
+    "activation_alpha",
+    "activation_beta",
+)  # the last two: but for swiglu
 SPARSE = 2  # experts for each choice from which on the chosen weights are gathered
 
 

@@ -131,9 +131,11 @@ GROUPED_QUERY = (
     ),
     needs(
         "attribute.unsupported",
-        "A standard softmax (not smooth_softmax), and keys and values that are not quantized.",
+        "Causal attention by a standard softmax (not smooth_softmax), and keys and values that are "
+        "not quantized.",
         lambda e: (
-            e.integer("smooth_softmax") <= 0
+            e.integer("causal", 1) == 1
+            and e.integer("smooth_softmax") <= 0
             and e.text("k_quant_type", "NONE") == e.text("v_quant_type", "NONE") == "NONE"
         ),
     ),

@@ -9,7 +9,7 @@ from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.ir import Array, Refusal, Shape
 from tflgpu_plugin.providers import Facts, Imported, Table
 
-from . import conditions, ops, sequences
+from . import conditions, contrib, ops, sequences
 from .names import EP_NAME
 from .snapshot import Snapshot
 
@@ -35,7 +35,7 @@ LEFT = {
 
 TABLE = Table(
     ops.HOST_OPS, ops.CPU_OPS, conditions.EVERY, (conditions.filled,), LEFT, TAKEN, "opset",
-    asks_runs=True,
+    frozenset({contrib.DOMAIN}), asks_runs=True,
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 FACTS = (  # of HostOp
     "bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile", "identity", "at_once",
+    "ignores",
 )  # fmt: skip
 
 

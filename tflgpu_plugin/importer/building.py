@@ -9,6 +9,7 @@ from typing import Any
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import row_conditions
+from tflgpu_plugin.importer.attributes import Attributes
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import BFLOAT16, Condition, Tensor, bfloat16
 from tflgpu_plugin.ops import evaluation
@@ -20,10 +21,21 @@ def build(e: Builder) -> list[int | None]:
     if e.row.rounds:
         _widen(e)
     found: Any = e.row.build(e)
+    _refuse_unread(e)
     made = [*found] if isinstance(found, list | tuple) else [found]
     if not e.row.rounds:
         return made
     return _rounded(e, made, [None if k is None else e.values[k].dtype for k in e.host.outputs])
+
+
+def _refuse_unread(e: Builder) -> None:
+    """Raises Unsupported for a node with an attribute whose meaning the row does not know."""
+    if not isinstance(e.host.attributes, Attributes):
+        return
+    for name in e.host.attributes.unread():
+        if name not in e.row.ignores:
+            said = f"The attribute {name} of {e.row.name} is not supported."
+            raise Unsupported.of("attribute.unsupported", said)
 
 
 def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:

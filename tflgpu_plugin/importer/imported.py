@@ -43,6 +43,7 @@ class Table:
     left: Mapping[str, Refusal] = field(default_factory=dict)
     taken: str = "{} has taken it."
     version: str = "version"
+    unversioned: frozenset[str] = frozenset()
     asks_runs: bool = False
     keeps_half: bool = False
     keeps_folded: bool = False

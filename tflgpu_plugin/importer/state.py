@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.importer import row_conditions
+from tflgpu_plugin.importer.attributes import Attributes
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.expressions import value as expression
 from tflgpu_plugin.importer.imported import Facts, Table
@@ -136,6 +137,8 @@ class State:
     ) -> Builder:
         """Returns the builder of a node of the host; `known_limit` is as in `NodeReader`."""
         captured = {k: self.tensor(k) for k in host.implicit} if host.bodies else {}
+        if host.domain in self.table.unversioned:
+            host = replace(host, attributes=Attributes(host.attributes))
         return Builder(
             host, row, self.tensors, inputs, self.table, self.model.values,
             known_limit=known_limit, captured=captured,

@@ -148,7 +148,8 @@ class HostOp:
     for operators with two operand lists. `fragile`: the host's kernel crashes the process for
     some tensors without elements. `identity`: results have values where inputs have no elements,
     as sums of nothing do. `at_once` computes a node of a loop's body in all steps at once; None
-    where the operator cannot."""
+    where the operator cannot. `ignores` names attributes that may stay unread, in domains without
+    versions (see `Table`), where others that are unread refuse a node."""
 
     name: str
     op: str
@@ -176,6 +177,7 @@ class HostOp:
     fragile: bool = False
     identity: bool = False
     at_once: Callable[..., Any] | None = None
+    ignores: tuple[str, ...] = ()
 
     @property
     def constants(self) -> dict[int, str]:

@@ -1,121 +1,97 @@
-"""Tests that no work is proportional to an attribute: one of onnx's node tests for each integer
-attribute of each operator with a row, raised far beyond every extent."""
+"""Operators of onnxruntime's own domain get new attributes without a new version: a node with one
+that its row does not read stays on the CPU, and says so."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from functools import cache, partial
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tflgpu_plugin
-from tests.support.measured import measured
-from tests.support.raised import FAR
+from tests.support.onnx_models import Array, cpu, session
 
-pytestmark = [
-    pytest.mark.adapter,
-    pytest.mark.skipif(find_spec("onnxruntime") is None, reason="onnxruntime is not installed"),
-    pytest.mark.skipif(find_spec("onnx") is None, reason="onnx is not installed"),
-]
-PARTS = 2
+onnx = pytest.importorskip("onnx")
+ort = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.adapter
 
-
-@cache
-def raised() -> list[tuple[str, Any, Any]]:
-    """Returns the attributes to raise, each with its case and the model in which it is raised."""
-    from conformance import onnx_node_tests
-    from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
-
-    found: dict[str, tuple[str, Any, Any]] = {}
-    for one in onnx_node_tests.cases():
-        for case in onnx_node_tests.variants(one):
-            nodes = case.model.graph.node
-            if len(nodes) == 1 and nodes[0].op_type in HOST_OPS:
-                for number, change in _changes(case.model):
-                    what = f"{nodes[0].op_type} {number}"
-                    if what not in found:
-                        found[what] = (f"{what} of {case.name}", case, change())
-    return list(found.values())
+ROWS, WIDE, DEPTH = 4, 32, 16
+TOTAL = {"t": np.array(ROWS, np.int32), "pk": np.zeros((1, 1, 0, DEPTH), np.float32)}
+CACHE = ["q", "k", "v", "pk", "pv", "s", "t"]
 
 
-def _changes(model: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yields the names of the node's integer attributes, and functions that return the model with
-    one of them raised."""
-    import onnx
-    from onnx import numpy_helper
-
-    for attribute in model.graph.node[0].attribute:
-        if attribute.type == onnx.AttributeProto.INT:
-            yield attribute.name, partial(_with_attribute, model, attribute.name, None)
-        for k in _ends(len(attribute.ints)):
-            yield f"{attribute.name}[{k}]", partial(_with_attribute, model, attribute.name, k)
-    for n, constant in enumerate(model.graph.initializer):
-        values = numpy_helper.to_array(constant)
-        for k in _ends(values.size if values.dtype == np.int64 and values.size <= 16 else 0):
-            yield f"{constant.name}[{k}]", partial(_with_constant, model, n, k)
+def exists(op: str, name: str) -> bool:
+    """Whether this onnxruntime knows the attribute of an operator of its own domain."""
+    listed = ort.capi.onnxruntime_pybind11_state.get_all_operator_schema()
+    return any(
+        one.name == op and one.domain == "com.microsoft" and name in one.attributes
+        for one in listed
+    )
 
 
-def _ends(count: int) -> list[int]:
-    """Returns the first and the last of so many indices: the others behave in the same way."""
-    return sorted({0, count - 1}) if count else []
+def model(
+    op: str, reads: list[str], made: dict[str, Any], held: dict[str, Array], **attributes: Any
+) -> bytes:
+    """Returns a model of one node; `reads` that are not held are its inputs."""
+    helper = onnx.helper
+    node = helper.make_node(op, reads, list(made), domain="com.microsoft", **attributes)
+    kind = onnx.TensorProto
+    given = [helper.make_tensor_value_info(name, kind.INT32 if name == "s" else kind.FLOAT, shape)
+             for name, shape in SHAPES.items() if name in reads and name not in held]  # fmt: skip
+    results = [helper.make_tensor_value_info(n, kind.FLOAT, shape) for n, shape in made.items()]
+    constants = [onnx.numpy_helper.from_array(data, name) for name, data in held.items()]
+    graph = helper.make_graph([node], "attributes", given, results, constants)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
 
 
-def _with_attribute(model: Any, name: str, k: int | None) -> Any:
-    changed = _copy(model)
-    attribute = next(a for a in changed.graph.node[0].attribute if a.name == name)
-    if k is None:
-        attribute.i = FAR
-    else:
-        attribute.ints[k] = FAR
-    return changed
+SHAPES = {"q": (1, ROWS, WIDE), "k": (1, ROWS, DEPTH), "v": (1, ROWS, DEPTH), "s": (1,),
+          "a": (ROWS, WIDE)}  # fmt: skip
 
 
-def _with_constant(model: Any, n: int, k: int) -> Any:
-    from onnx import numpy_helper
-
-    changed = _copy(model)
-    constant = changed.graph.initializer[n]
-    values = numpy_helper.to_array(constant).copy()
-    values.reshape(-1)[k] = FAR
-    constant.CopyFrom(numpy_helper.from_array(values, constant.name))
-    return changed
+def grouped(**more: Any) -> bytes:
+    held = TOTAL | {"pv": TOTAL["pk"]}
+    made = {"y": None, "kept keys": None, "kept values": None}
+    return model("GroupQueryAttention", CACHE, made, held, num_heads=2, kv_num_heads=1, **more)
 
 
-def _copy(model: Any) -> Any:
-    """Returns a copy of the model that states no shapes of its outputs."""
-    import onnx
-
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    for value in made.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    return made
+def gemm(**more: Any) -> bytes:
+    held = {"w": np.eye(WIDE, DEPTH, dtype=np.float32)}
+    return model("FusedGemm", ["a", "w"], {"y": None}, held, activation="Relu", **more)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-@measured
-def test_sessions_and_runs(part: int) -> None:
-    """A session is created quickly, and its node runs quickly if it is ours."""
-    from conformance import onnx_node_tests
+def feed(opened: Any) -> dict[str, Array]:
+    chance = np.random.default_rng(1)
+    given = {name: chance.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+    given["s"] = np.array([ROWS - 1], np.int32)
+    return {one.name: given[one.name] for one in opened.get_inputs()}
 
-    tflgpu_plugin.register()
-    for what, case, model in raised()[part::PARTS]:
-        start, elements = time.process_time(), 0
-        try:
-            session = onnx_node_tests.make_session(model.SerializeToString(), force=1)
-        except Exception as error:  # onnxruntime has a class of its own for each kind
-            assert "tflgpu" not in str(error), f"{what}: {error}"
-            session = None
-        if session and tflgpu_plugin.report(session).count("gpu"):
-            names = [value.name for value in session.get_inputs()]
-            feeds = dict(zip(names, map(np.asarray, case.sets[0][0]), strict=False))
-            try:
-                elements = sum(value.size for value in session.run(None, feeds))
-            except Exception as error:
-                assert "report" not in str(error), f"{what}: {error}"
-        taken = time.process_time() - start
-        assert taken < 0.4 + 2e-6 * elements, f"{what}: {taken:.2f} s for {elements:,} elements"
+
+def reason(data: bytes) -> str:
+    """Compares a run with the CPU's; returns why the node stays there, or ""."""
+    ours, theirs = session(data, force=1), cpu(data)
+    for found, wanted in zip(
+        ours.run(None, feed(ours)), theirs.run(None, feed(theirs)), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+    (placed,) = tflgpu_plugin.report(ours).nodes
+    assert (placed.where == "gpu") == (not placed.reason)
+    return placed.reason or ""
+
+
+def test_attributes_that_are_read() -> None:
+    assert not reason(grouped()) and not reason(grouped(causal=1, local_window_size=2))
+    assert not reason(gemm()) and not reason(gemm(alpha=2.0))
+
+
+def test_attributes_that_are_not_read() -> None:
+    name = "activation_gamma"
+    assert not reason(gemm(**{name: 0.0}))
+    assert reason(gemm(**{name: 0.5})).startswith(
+        f"The attribute {name} of com.microsoft:FusedGemm"
+    )
+
+
+@pytest.mark.skipif(not exists("GroupQueryAttention", "causal"), reason="an older onnxruntime")
+def test_attention_that_is_not_causal() -> None:
+    assert "causal attention" in reason(grouped(causal=0))
