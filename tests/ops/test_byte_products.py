@@ -107,6 +107,25 @@ def test_results_are_the_same_to_the_bit(
         assert np.array_equal(results(plan, value), expected)
 
 
+@pytest.mark.adapter
+@pytest.mark.parametrize("outputs", [8, 16])
+@pytest.mark.parametrize("lanes", ["16", "64"])
+def test_weights_of_several_stages_pass_through_workgroup_memory(outputs: int, lanes: str) -> None:
+    """75 iterations: some stages, and a last one of an odd number."""
+    own = adapter.open_device(adapter.select(None)).target
+    b = Net()
+    x = b.input((1, 5, 7, 300), "i8", Quantization((0.05,), (3,)))
+    graph = b.graph(layer(b, x, outputs, 1, "i8", 5, 3.0))
+    value = np.random.default_rng(5).integers(-128, 128, (1, 5, 7, 300)).astype(np.int8)
+    tuning = BYTES | {"weights": "memory", "split_k": "never", "lanes": lanes, "serial": "256"}
+    plan = compiler.compile(graph, replace(own, software=False, vendor="nvidia", tuning=tuning))
+    assert ("dot4I8Packed", "workgroupBarrier") == tuple(
+        word for word in ("dot4I8Packed", "workgroupBarrier")
+        if any(word in each.wgsl for each in plan.pipelines)
+    )  # fmt: skip
+    assert np.array_equal(results(plan, value), results(compiler.compile(graph, own), value))
+
+
 def test_what_is_wanted_elsewhere_as_it_is_stays() -> None:
     """The input of a layer is a state too: the host reads it."""
     b = Net()

@@ -12,12 +12,14 @@
 //   lanes    invocations of a workgroup
 //   shared   a group of 8 invocations loads the weights of an iteration once and exchanges them by shuffle
 //   memory   the workgroup loads the weights of a stage (p.stage iterations) into its memory
+//   stage    the most iterations of a stage there, a multiple of `ahead`
 //   taps     which elements of x are read: "point" (1x1, stride 1, no padding), "window", "volume" (a window of three axes),
 //            "transposed" (the pixels of one phase of the strides) or "rows" (the pixels of an invocation are neighbours in a
 //            row)
 //   strided  x is read as single floats, with any strides of rows, pixels and channels (an input of few channels, possibly in
 //            the host's buffer); `step` is 1
 //   split    a plane is one part of the input channels (split-K)
+//   grouped  blocks belong to several groups of channels
 //   run      0: everything is float32. Otherwise x and weights are float16, and so are sums of `run` products and sums of two
 //            of these; all else is float32. Weights are scaled by a power of two, by which the sums are divided at the end
 //   across   taps in a row of the window that are loaded together (one or all), each for `ahead` iterations
@@ -32,7 +34,7 @@
 //
 // Weights: [block][tap][channel][slice] of vec4 over output channels, so that an iteration reads `step * slices` adjacent vec4.
 // Pixels past the end repeat the last one and write the same value again, so that threads do not diverge at the edge.
-@let VIEWS, WEIGHTS = 1 if STRIDED else 4 / STEP, SLICES if DOTS else STEP * SLICES;
+@let VIEWS, WEIGHTS, ROW = 1 if STRIDED else 4 / STEP, SLICES if DOTS else STEP * SLICES, AHEAD * SLICES * (1 if DOTS else STEP);
 @let LOAD_W, HOW = "half_w" if RUN else "load_w", "half" if RUN else "bytes" if DOTS else "load";
 @let LOAD_X, PADDED_X = HOW + "_x", "padded_x" if HOW == "load" else "padded_" + HOW + "_x";
 {% set lane = [""] if step == 1 else [".x", ".y", ".z", ".w"] %}
@@ -41,14 +43,16 @@ alias Vector = vec4<{{ "i32" if dots else "f16" if run else "f32" }}>;
 alias Stored = vec4<{{ "i32" if integers else "f32" }}>;
 // The channels of x that an iteration reads:
 alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step) % ("f16" if run else "f32") }};
-@if MEMORY: var<workgroup> tile: array<Vector, {{ 8 * weights }}>;
+// Weights that are loaded together are a row of their own, so that an index is clamped for all of them at once: the indices
+// within a row are constants.
+@if MEMORY: var<workgroup> tile: array<array<Vector, ROW>, {{ stage // ahead }}>;
 @each q in SLICES, j in PIXELS, i in STEP, n in WEIGHTS, e in (WEIGHTS + 7) / 8;
-// Loads the weights of iteration u at tap t.
-@macro load_weights(u, t) {
+// Loads the weights of iteration u at tap t, one of `together`.
+@macro load_weights(u, t, together) {
 @if SHARED {
       let w[e][u] = load_w(w_at[t] + (WEIGHTS * u + 8u * e));
 } @else if MEMORY {
-      let b[n][u][t] = tile[t_at + (WEIGHTS * u + n)];
+      let b[n][u][t] = tile[t_at.x][{{ "t_at.y + " if together != ahead else "" }}(WEIGHTS * u + n)];
 } @else if EIGHTS {
       let eight[u][t] = eight_w(w_at[t]) + u;
       let b[n][u][t] = {{ load_w[:4] }}_eight_w(eight[u][t], n);
@@ -95,7 +99,7 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
 {% set shuffles = shared %}
 {% include "each_group.wgsl" %}
   let block = p.first_block + wi.y;
-  let part = divided(block, p.group_blocks);
+  let part = {{ "divided(block, p.group_blocks)" if grouped else "vec2u(0u, block)" }};
   let group = part.x;
   let slice = part.y * SLICES;
   let count = min(p.tile_slices, p.group_slices - slice);
@@ -124,13 +128,22 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   var w_base = wi.y * p.block_vectors;
   @if TAPS == "point" || SPLIT: w_base += batch * p.w_batch;
   @if SHARED: w_base += min(lane, WEIGHTS - 1u);
+  // With `memory`, each lane has the slice in a register, so that drivers do not move what it reads to registers of the subgroup:
+  // they would wait for each load.
+  let own_slice = {{ "select(out_slice, 0u, m0 == 0xffffffffu)" if memory else "out_slice" }};
 @order.sum();
   @if RUN: c[j][q] *= p.unscale;
   @if SHIFTED: total[j][q] += vec4i(p.shift * sum[j]);
   @if DOTS: c[j][q] = Stored(total[j][q]);
+@if INTEGERS && LANES != 8 && PIXELS * SLICES <= 4 {
+  // What requantization needs is loaded for all slices at once.
+  let epilogue[q] = epilogue_y(own_slice + min(q, count - 1u));
+  let y_at[q] = batch * p.y_batch + (out_slice + q) * p.y_slice;
+  if (q < count) { store_y(y_at[q] + y[j], epilogue[q], c[j][q]); }
+} @else {
   // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.
   for (var number = 0u; number < count; number++) {
-    let epilogue = epilogue_y(out_slice + number);
+    let epilogue = epilogue_y(own_slice + number);
     let y_at = batch * p.y_batch + (out_slice + number) * p.y_slice;
 @if LANES == 8 && PIXELS > 2 {
     // An inner loop shifts them by one pixel, too, so that there is a single store instruction: software drivers (which have
@@ -152,4 +165,5 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
     c[j][q] = c[j][q + 1];
   }
   }
+}
 }

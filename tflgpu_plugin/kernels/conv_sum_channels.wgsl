@@ -1,19 +1,18 @@
 // Sums over the input channels at one tap, or at ACROSS adjacent taps of a row. The including file defines how x is read:
 // `load_pixels` loads iteration u at tap t, `advance` moves the addresses on by some iterations.
-@each t in ACROSS, q in SLICES, j in PIXELS;
+@each t in ACROSS, q in SLICES, j in PIXELS, r in (STAGE * WEIGHTS + LANES - 1) / LANES;
 // Loads x for `together` iterations, then adds their products.
 @macro add_products(together) {
-      @if TOGETHER % VIEWS == 0: let part = 0u;
-      @if TOGETHER % VIEWS != 0: let part = k % VIEWS;
-      @if MEMORY: let t_at = (k - start) * WEIGHTS;
+      let part = {{ "k %% %du" % views if together % views else "0u" }};
+      @if MEMORY: let t_at = vec2u((k - start) / AHEAD, (k - start) % AHEAD * WEIGHTS);
       let w_at[t] = w_from + next_tap(t);
 @for t in ACROSS, u in TOGETHER {
 @load_pixels(u, t);
-@if SHARED: @load_weights(u, t);
+@if SHARED: @load_weights(u, t, together);
 }
 @for t in ACROSS {
   @for u in TOGETHER {
-@if !SHARED: @load_weights(u, t);
+@if !SHARED: @load_weights(u, t, together);
 @multiply(u, t, u + 1 == together);
   }
 @advance(together, t);
@@ -38,7 +37,8 @@
     let end = min(start + p.stage, steps);
   @if MEMORY {
     workgroupBarrier();
-    for (var i = lid; i < (end - start) * WEIGHTS; i += LANES) { tile[i] = LOAD_W(w_from + i); }
+    let i[r] = lid + r * LANES;
+    if (i[r] < (end - start) * WEIGHTS) { tile[i[r] / ROW][i[r] % ROW] = LOAD_W(w_from + i[r]); }
     workgroupBarrier();
     w_from += (end - start) * WEIGHTS;
   }

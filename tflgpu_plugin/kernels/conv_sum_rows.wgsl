@@ -37,7 +37,7 @@
 }
         let ok = inside && u32(next) < p.in_w;
         a[PIXELS - 1][0][0] = PADDED_X(place_x(x_at + distance(u32(next)), ok), ok);
-@load_weights(0, 0);
+@load_weights(0, 0, 1);
 @multiply(0, 0, 1);
         next += i32(p.stride_w);
         w_at[0] += p.stride_w * p.tap_vectors;

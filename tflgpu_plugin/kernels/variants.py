@@ -17,9 +17,11 @@ class Conv(NamedTuple):
     lanes: int
     shared: bool
     memory: bool
+    stage: int
     taps: str
     strided: bool
     split: bool
+    grouped: bool
     run: int
     across: int
     gated: bool

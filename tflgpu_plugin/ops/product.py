@@ -25,6 +25,7 @@ from tflgpu_plugin.ops.lowering import (
 from tflgpu_plugin.ops.tiles import Tile, along_row, point_tile, waiting
 
 STAGE = 8  # iterations whose weights share workgroup memory at a time
+STAGED_WORDS = 64  # vec4 of them, where they are words of bytes
 # Channels of a partial sum, chosen by the errors on stock and inexact lavapipe, in shares of the
 # tolerance: sums of 64 channels are off by up to 1.72 at once, 1.32 in parts of 32, 1.08 of 16 and
 # 0.83 of 8; sums of 96 channels or more by up to 0.77 in parts of 32.
@@ -130,7 +131,8 @@ def _loop(low: Lowering, node: Node, product: Product) -> _Loop:
         raise Unsupported.of("shape.too_large", said, node.id)
     length = PART if blocks.depth < LONG else LONG_PART
     partial = product.in_parts and steps * tile.step > length
-    stage = STAGE if tile.weights == "memory" else length if partial else 0
+    staged = max(STAGE, STAGED_WORDS // tile.slices) if product.variant.get("dots") else STAGE
+    stage = staged if tile.weights == "memory" else length if partial else 0
     if partial:
         stage = min(stage, length // tile.step)
         tile = replace(tile, ahead=min(tile.ahead, stage))
@@ -180,9 +182,11 @@ def _variant(product: Product, loop: _Loop, gated: bool) -> dict[str, object]:
         lanes=tile.lanes,
         shared=tile.shared,
         memory=tile.weights == "memory",
+        stage=loop.stage if tile.weights == "memory" else 0,
         taps=product.address.taps,
         strided=product.address.strided,
         split=product.split,
+        grouped=product.blocks.dense_groups > 1,
         run=0,
         across=loop.across,
         gated=gated,
