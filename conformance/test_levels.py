@@ -27,6 +27,7 @@ FUNCTIONS: dict[str, Any] = {
     "GELU": lambda x: np.maximum(x, -0.17), "HARD_SWISH": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "LEAKY_RELU": lambda x: np.where(x > 0, x, 0.2 * x), "LOG": np.log, "LOGISTIC": np.tanh,
     "RELU": lambda x: np.maximum(x, 0), "RELU6": lambda x: np.clip(x, 0, 6),
+    "RELU_0_TO_1": lambda x: np.clip(x, 0, 1), "RELU_N1_TO_1": lambda x: np.clip(x, -1, 1),
     "RSQRT": lambda x: 1 / np.sqrt(x), "TANH": np.tanh,
 }  # fmt: skip
 OPTIONS = {"LEAKY_RELU": {"alpha": 0.2}}
@@ -51,7 +52,7 @@ def levels(op: str, dtype: str, seed: int) -> tuple[Case, Array]:
         fixed = FIXED[op][dtype]
         made = Quantization((fixed[0],), (fixed[1],))
     given = Input((1, stored.size), dtype, quantization=Quantization((scale,), (zero,)))
-    version = VERSIONS.get(op, 3 if op == "ABS" else 2)
+    version = VERSIONS.get(op, 3 if op == "ABS" else 1 if "_TO_1" in op else 2)
     case = Case(
         f"levels {seed}", op, version, (given,), TABLES.get(op), OPTIONS.get(op, {}),
         output_type=dtype, output_quantization=made,

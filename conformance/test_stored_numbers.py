@@ -181,3 +181,57 @@ def rows(dtype: str, constant: bool) -> Made:
 @pytest.mark.parametrize("dtype", ["i8", "u8", SHORT])
 def test_rows(dtype: str, constant: bool, host_name: str, book: Book) -> None:
     judged("EMBEDDING_LOOKUP", rows(dtype, constant), host_name, book)
+
+
+# ---- operators of one tensor, and of values that are moved ---------------------------------------
+
+
+def negated(dtype: str) -> Made:
+    """Yields all numbers: the least one stays, and hosts do not read zero points."""
+    for scale in SCALES:
+        held, stored = scaled(dtype, scale), every(dtype)
+        given = (Input(stored.shape, dtype, quantization=held),)
+        case = Case(f"{dtype} {scale}", "NEG", 1, given, "NegOptions", {}, output_type=dtype,
+                    output_quantization=held)  # fmt: skip
+        yield case, [stored]
+
+
+@pytest.mark.parametrize("dtype", ["i8", SHORT])
+def test_negated_numbers(dtype: str, host_name: str, book: Book) -> None:
+    judged("NEG", negated(dtype), host_name, book)
+
+
+def chosen(dtype: str) -> Made:
+    for axis, scale in product((-1, 0), SCALES[1:]):
+        held = scaled(dtype, scale)
+        given = (
+            Input((9,), "i32"), Input((), "i32", np.array(7, np.int32)),
+            *(Input((), dtype, quantization=held) for _ in range(2)),
+        )  # fmt: skip
+        feed = [np.arange(-1, 8, dtype=np.int32)]
+        feed += [np.array(n, NUMPY_DTYPES[dtype]) for n in (77, 3)]
+        yield Case(f"{dtype} {axis} {scale}", "ONE_HOT", 1, given, "OneHotOptions", {"axis": axis},
+                   output_type=dtype, output_quantization=held), feed  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_one_of_two_numbers(dtype: str, host_name: str, book: Book) -> None:
+    judged("ONE_HOT", chosen(dtype), host_name, book)
+
+
+def updated(dtype: str) -> Made:
+    for scale in SCALES[1:]:
+        held, chance = scaled(dtype, scale), np.random.default_rng(6)
+        kind = np.iinfo(NUMPY_DTYPES[dtype])
+        feed = [chance.integers(kind.min, kind.max + 1, shape).astype(kind.dtype)
+                for shape in ((7, 5), (3, 5))]  # fmt: skip
+        given = (
+            *(Input(data.shape, dtype, quantization=held) for data in feed), Input((2,), "i32"),
+        )  # fmt: skip
+        yield Case(f"{dtype} {scale}", "DYNAMIC_UPDATE_SLICE", 2, given, output_type=dtype,
+                   output_quantization=held), [*feed, np.array([2, 0], np.int32)]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_updated_slices(dtype: str, host_name: str, book: Book) -> None:
+    judged("DYNAMIC_UPDATE_SLICE", updated(dtype), host_name, book)

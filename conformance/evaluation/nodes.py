@@ -264,7 +264,10 @@ def _of_stored(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array
         return found
     scale, zero = quantization.parameters(result)
     kind = np.iinfo(NUMPY_DTYPES[result.dtype])
-    return np.asarray((np.clip(found, kind.min, kind.max) - zero) * scale)
+    first = graph.tensors[node.operand()]
+    floats = not (first.dtype in SMALL or quantization.is_integer(first) or first.dtype == "bool")
+    held = np.clip(found, kind.min, kind.max) if floats else found
+    return np.asarray(((held - kind.min) % (1 << kind.bits) + kind.min - zero) * scale)
 
 
 def _cast(graph: Graph, node: Node, given: Sequence[Array | None]) -> Array:

@@ -105,7 +105,8 @@ def _rows() -> tuple[HostOp, ...]:
         _row("RSQRT", "rsqrt", 3, params.root, short=True),
         *_rows_of("ELU 1 HARD_SWISH 1 LOGICAL_NOT 1 LOG_SOFTMAX 2 RELU_N1_TO_1 1"),
         *_rows_of("CEIL 1 COS 2 FLOOR 1 ROUND 1 SIN 2 SQUARE 1", types=FLOATS),
-        *_rows_of("NEG 1 SIGN 2", types=NUMBERS),
+        _row("NEG", "neg", 1, types=(*NUMBERS, "i8"), short=True),
+        _row("SIGN", "sign", 2, types=NUMBERS),
         *_rows_of("LOGICAL_OR 1 SQUARED_DIFFERENCE 2", TWO),
         *_rows_of("BITWISE_XOR 1 RIGHT_SHIFT 1", TWO, types=COUNTS, short=True, unsigned=True),
         *_rows_of("EQUAL 5 NOT_EQUAL 4", TWO, *compared, reader=params.equal, **truths),
@@ -213,8 +214,7 @@ def _rows() -> tuple[HostOp, ...]:
         _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", **moved),
         _row(
             "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count value value",
-            types=ANY,
-        ),
+            types=MOVED),
         _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED, short=True),
         _row(
             "UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*",
@@ -237,8 +237,7 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row(
             "DYNAMIC_UPDATE_SLICE", "update_slice", 6, None, "value value index",
-            types=(*ANY, "i8"), bfloat16=True, short=True,
-        ),
+            types=MOVED, bfloat16=True, short=True),
         _row(
             "EMBEDDING_LOOKUP", "gather", 4, params.fixed(axis=0, raises=True), "index value",
             order=(1, 0), types=(*SUMMED, "i8", "u8"), short=True,
@@ -269,7 +268,8 @@ def _rows() -> tuple[HostOp, ...]:
             _row(name, op, 1, params.reduction, "value axes", types=("bool", "i32"))
             for name, op in (("REDUCE_ALL", "reduce_min"), ("REDUCE_ANY", "reduce_max"))
         ),
-        _row("RELU_0_TO_1", "clip", 1, params.fixed(low=0.0, high=1.0), types=FLOATS),
+        _row("RELU_0_TO_1", "clip", 1, params.fixed(low=0.0, high=1.0),
+             types=(*FLOATS, "i8", "u8")),
         *(
             _row(name, name.lower(), 3, params.reduction, "value axes",
                  types=(*NUMBERS, "i8", "u8"), short=True)

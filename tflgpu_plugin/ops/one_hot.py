@@ -54,5 +54,5 @@ def decompose(steps: Decomposition, node: Node) -> bool:
 ATTRIBUTES = "axis! wraps"
 OPS = (
     Op("one_hot", refuse, shapes, lower_decomposed, "exact", types=ANY,
-       kind="composite", operands="xxxx", decompose=decompose),
+       kind="composite", operands="xxxx", decompose=decompose, same_quantization=True),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,12 @@ def limited(low: float, high: float) -> Callable[[Graph, Node, Levels], Node | N
         return made(node, "quantized_leaky_relu", _by_ratio(graph, node, cut))
 
     return rule
+
+
+def clipped(graph: Graph, node: Node, levels: Levels) -> Node | None:
+    """Returns the same for the limits of a clip, None where it has no two."""
+    low, high = (float(node.attributes.get(name, inf)) for name in ("low", "high"))
+    return limited(low, high)(graph, node, levels) if isfinite(low) and isfinite(high) else None
 
 
 def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:

@@ -28,6 +28,7 @@ from tflgpu_plugin.ops import lookup, quantized
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step, overflow
 from tflgpu_plugin.ops.lowering import Lowering
+from tflgpu_plugin.ops.stored_numbers import over_numbers
 from tflgpu_plugin.ops.table import AS_THEY_ARE, BOUNDED, GATE, RELATIVE, Errors, Op, same_shape
 from tflgpu_plugin.ops.unknown import PASSES
 
@@ -168,12 +169,20 @@ OPS = (
     limit("relu6", 0.0, 6.0, GATE),
     limit("relu_n1_to_1", -1.0, 1.0),
     row("thresholded_relu", "exact", errors=GATE),
-    row("clip", "exact", meaning=clipped, errors=Errors(floors=True)),
+    row("clip", "exact", meaning=clipped, errors=Errors(floors=True), quantize=quantized.clipped),
     row("ceil", "exact", meaning=np.ceil),
     row("floor", "exact", meaning=np.floor),
     row("round", "exact", meaning=np.rint),
     row("abs", "exact", whole="abs(v)", checked=True, quantize=quantized.magnitude, meaning=np.abs),
-    row("neg", "exact", whole="-v", checked=True, meaning=np.negative),
+    row(
+        "neg",
+        "exact",
+        whole="-v",
+        checked=True,
+        stored=True,
+        meaning=np.negative,
+        decompose=over_numbers(lambda steps, node: False),
+    ),
     row("sign", "exact", whole="sign(v)", meaning=np.sign),
     row("leaky_relu", "elementwise", errors=GATE, quantize=quantized.leaky_relu),
     row("square", "elementwise", whole="v * v", checked=True, meaning=np.square),
