@@ -9,6 +9,7 @@ from dataclasses import replace
 from tflgpu_plugin.ir import is_symbolic, surely_equal
 from tflgpu_plugin.providers import HostModel, HostNode, Table, not_unrolled, truth
 
+from . import batched_filters as filtered
 from .batched_steps import (
     COUNTS,
     Batch,
@@ -17,8 +18,10 @@ from .batched_steps import (
     Each,
     Fixed,
     Gaps,
+    Growing,
     Handler,
     Listed,
+    Picked,
     Rows,
     Value,
     Visit,
@@ -106,7 +109,7 @@ def _of_rows(batch: Batch, visit: Visit) -> Value:
     rank, count = e.rank(first.tensor), e.shape(first.tensor)[0]
     for value in given:
         if isinstance(value, Rows):
-            same = value.bounds == first.bounds and e.rank(value.tensor) == rank
+            same = replace(value, tensor=first.tensor) == first and e.rank(value.tensor) == rank
             fits = same and surely_equal(e.shape(value.tensor)[0], count)
         else:
             fits = isinstance(value, Fixed) and e.rank(value.tensor) < rank
@@ -137,6 +140,8 @@ def gather(batch: Batch, visit: Visit) -> Value:
             return Each(_run_of(batch, data.tensor, places.more))
         if isinstance(places, Rows) and e.rank(places.tensor) == 1:
             return replace(places, tensor=batch.run(visit, data.tensor, places.tensor))
+        if isinstance(places, Picked) and e.shape(data.tensor)[0] == e.shape(places.mask)[0]:
+            return Rows(data.tensor, places.start, places.end, places.mask)
     raise not_unrolled("it gathers other than rows")
 
 
@@ -218,7 +223,7 @@ def _reduced(name: str) -> Handler:
         if not isinstance(value, Rows) or axes != (0,):
             raise not_unrolled("it reduces other than rows")
         batch.reduces = True
-        made = e.add(name, value.tensor, value.start, value.end)
+        made = filtered.reduced(batch, name, value)
         if visit.node.attributes.get("keepdims", 1):
             first, *shape = e.shape(made)
             made = e.reshape(made, (first, 1, *shape))
@@ -240,7 +245,10 @@ def branches(batch: Batch, visit: Visit) -> Value:
         for slot in ("then_branch", "else_branch")
     )
     assert condition is not None
-    if isinstance(then, Rows) and isinstance(other, Rows) and then.tensor == other.tensor:
+    if isinstance(then, Growing) and then.adds and other == Growing():
+        return Growing(mask=batch.each(condition))
+    alike = isinstance(then, Rows) and isinstance(other, Rows) and then.mask is other.mask is None
+    if alike and then.tensor == other.tensor:
         bounds = [_chosen(batch, condition, Each(a), Each(b)) if a != b else a
                   for a, b in zip(then.bounds, other.bounds, strict=True)]  # fmt: skip
         return Rows(then.tensor, *bounds)
@@ -258,6 +266,30 @@ def _chosen(batch: Batch, condition: Value, then: Value, other: Value) -> int:
     if e.shape(both[0]) != e.shape(both[1]):
         raise not_unrolled("branches in its body return tensors of different shapes")
     return e.add("where", flag, *both, dtype=e.dtype(both[0]))
+
+
+def appended(batch: Batch, visit: Visit) -> Value:
+    """Returns a list of numbers of steps with that of the step at its end."""
+    if len(visit.given) == 2 and visit.given[0] == Growing() and visit.given[1] == Count(0, 1):
+        return Growing(adds=True)
+    return _arithmetic(batch, visit)
+
+
+def counted(batch: Batch, visit: Visit) -> Value:
+    """Returns the size of a list of numbers of steps."""
+    (value,) = visit.given
+    if isinstance(value, Picked):
+        return Each(batch.e.add("cast", filtered.counts(batch, value), dtype="i64"))
+    return _arithmetic(batch, visit)
+
+
+def picked(batch: Batch, visit: Visit) -> tuple[Value | None, ...]:
+    """Returns the values of a loop in the body that lists the numbers for which a condition holds,
+    from one bound to another."""
+    said = {key: _said(batch.e.table, node) for node in visit.body.nodes for key in node.writes}
+    (body,) = visit.node.bodies
+    said |= {key: _said(batch.e.table, node) for node in body.nodes for key in node.writes}
+    return filtered.picked(batch, visit, said, (less, gather))
 
 
 def insert(batch: Batch, visit: Visit) -> Value:
@@ -282,14 +314,29 @@ def handler(batch: Batch, node: HostNode) -> Handler:
 
 
 def _said(table: Table, node: HostNode) -> Handler | None:
-    row = table.row(node)
+    row = table.row(node) or table.arithmetic.get(node.title)
     return row.at_once if row else None
+
+
+def _lists_numbers(body: HostModel, table: Table) -> bool:
+    """Whether a body adds its number to a list where a condition holds (see `picked`)."""
+    made = {key: node for node in body.nodes for key in node.writes}
+    last = made.get(body.outputs[-1]) if len(body.outputs) == 3 else None
+    nodes = [node for branch in last.bodies for node in branch.nodes] if last else []
+    kept = {key for node in nodes if _said(table, node) is same for key in node.reads}
+    lists = {key for node in nodes if _said(table, node) is appended for key in node.reads[:1]}
+    return not (kept & lists).isdisjoint(kept - made.keys())
 
 
 def reduces_rows(body: HostModel, table: Table) -> bool:
     """Whether a loop with this body may take all steps at once: nodes of other kinds do not depend
-    on the step, and it reduces rows whose bounds a step computes, or the differences of rows."""
-    said = [(node, _said(table, node)) for node in body.nodes]
+    on the step, and it reduces rows whose bounds a step computes, or the differences of rows; or
+    whether it lists numbers of such rows."""
+    if _lists_numbers(body, table):
+        return True
+    lists = (appended, counted, picked)  # which few bodies have
+    found_ = ((node, _said(table, node)) for node in body.nodes)
+    said = [(node, None if found in lists else found) for node, found in found_]
     used = {found for _, found in said}
     if squares in used and used <= {squares, difference, same}:
         return True

@@ -44,11 +44,13 @@ class Each:
 
 @dataclass(frozen=True)
 class Rows:
-    """In each step, the rows of a tensor from one bound to another; the bounds are [steps]."""
+    """In each step, the rows of a tensor from one bound to another; the bounds are [steps]. With a
+    mask [rows], only those for which it is true."""
 
     tensor: int
     start: int
     end: int
+    mask: int | None = None
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -81,9 +83,27 @@ class Gaps:
     fixed: int
 
 
-Value = Fixed | Below | Gaps | Count | Each | Rows | Listed
+@dataclass(frozen=True)
+class Growing:
+    """A list of numbers of steps, to which a step adds its own where `mask` [steps] is true, or
+    always (`adds`)."""
+
+    adds: bool = False
+    mask: int | None = None
+
+
+@dataclass(frozen=True)
+class Picked:
+    """In each step, the list of the numbers from one bound to another for which a mask is true."""
+
+    mask: int
+    start: int
+    end: int
+
+
+Value = Growing | Picked | Fixed | Below | Gaps | Count | Each | Rows | Listed
 Scope = Mapping[str, Value]
-Handler = Callable[["Batch", "Visit"], Value]
+Handler = Callable[["Batch", "Visit"], Value | tuple[Value | None, ...]]
 
 
 @dataclass(frozen=True)
@@ -131,11 +151,15 @@ class Batch:
         for node in body.nodes:
             if node.id not in needed:
                 continue
-            if len(node.writes) != 1:
-                raise not_unrolled(f"{node.op} in its body has several results")
             given = [None if key is None else self.value(body, key, found) for key in node.inputs]
             visit = Visit(body, node, given, found)
-            found[node.writes[0]] = self.handler(self, node)(self, visit)
+            made = self.handler(self, node)(self, visit)
+            several = made if isinstance(made, tuple) else (made,)
+            if len(several) < len(node.outputs):
+                raise not_unrolled(f"{node.op} in its body has several results")
+            for key, value in zip(node.outputs, several, strict=False):
+                if key is not None and value is not None:
+                    found[key] = value
         return [self.value(body, key, found) for key in wanted]
 
     def value(self, body: HostModel, key: str, scope: Scope) -> Value:
@@ -208,13 +232,13 @@ class Batch:
             return value.rank
         if isinstance(value, Below):
             return 0
-        if isinstance(value, Listed | Gaps):
-            raise not_unrolled("it computes with a sequence, or differences of rows")
+        if isinstance(value, Listed | Gaps | Growing | Picked):
+            raise not_unrolled("it computes with a sequence, a list, or differences of rows")
         return self.e.rank(value.tensor) - isinstance(value, Each)
 
     def bound(self, value: Value | None) -> int:
         """Returns a bound of rows, one number in each step, as [steps]."""
-        if value is None or isinstance(value, Rows | Listed | Below | Gaps):
+        if value is None or isinstance(value, Rows | Listed | Below | Gaps | Growing | Picked):
             raise not_unrolled("its bounds of rows are no numbers")
         if value not in self.bounds:
             self.bounds[value] = self._bound(value)

@@ -21,7 +21,8 @@ PLACED = "onnxruntime runs it; the nodes of its bodies are placed one by one."
 def repeated(e: Builder) -> Refusal | None:
     """Requires a number of steps, or a condition of If, that is known before a run, and bodies
     whose nodes all run on the GPU, number at most 1,024 over all steps, and do not pay alone. Steps
-    that only reduce rows of outer tensors (EmbeddingBag, tables of distances) may be any number."""
+    that only reduce rows of outer tensors (EmbeddingBag, also with an index for padding; tables of
+    distances) may be any number."""
     alone = any(node.domain == EP_NAME for body in e.host.bodies for node in body.nodes)
     return Refusal("operator.host_only", PLACED) if alone or not e.host.bodies else None
 

@@ -88,7 +88,8 @@ _ROWS: tuple[HostOp, ...] = (
         by=image_regions.col2im, types="f32 f16"),
     row("Compress", "gather", (9, 28), "value condition", counted_results.in_bounds,
         by=counted_results.compress),
-    row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH, bfloat16=True),
+    row("Concat", "concat", (4, 13), MANY, axis=0, listed=BOTH, bfloat16=True,
+        at_once=steps.appended),
     row("Conv", "conv_2d", (1, 22), LAYER, *windows.CONV, by=windows.conv, listed=BOTH),
     row("ConvTranspose", "transpose_conv", (1, 22), LAYER, *windows.CONV_TRANSPOSE,
         by=windows.conv_transpose, listed=BOTH),
@@ -202,7 +203,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("LessOrEqual", "less_equal", (12, 16), TWO, makes=("bool",), small=True, unsigned=True),
     row("Log", "log", (6, 13)),
     row("Loop", "reshape", (1, 25), "value? condition? value?*", control_flow.repeated,
-        by=control_flow.loop, bfloat16=True),
+        by=control_flow.loop, bfloat16=True, at_once=steps.picked),
     row("LogSoftmax", "log_softmax", (1, 13), by=ew.over_axis()),
     row("LpNormalization", "lp_normalization", (1, 22), axis=-1, p=2),
     row(
@@ -390,6 +391,6 @@ CPU_OPS: dict[str, HostOp] = table(
         row("ConstantOfShape", "", (9, 28), "shape!", by=arithmetic.fill),
         row("Range", "", (11, 28), "first! limit! delta!", by=arithmetic.steps),
         row("Shape", "", (1, 28), by=arithmetic.shape, bfloat16=True),
-        row("Size", "", (1, 28), by=arithmetic.size, bfloat16=True),
+        row("Size", "", (1, 28), by=arithmetic.size, bfloat16=True, at_once=steps.counted),
     )
 )

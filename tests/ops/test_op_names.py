@@ -31,7 +31,13 @@ ADDED_BY = {
     *(f"tflgpu_plugin.importer.{name}" for name in ("arithmetic", "builder", "building")),
     *(
         f"tflgpu_plugin.providers.onnxruntime.{name}"
-        for name in ("narrow", "batched_handlers", "batched_loop", "batched_steps")
+        for name in (
+            "narrow",
+            "batched_filters",
+            "batched_handlers",
+            "batched_loop",
+            "batched_steps",
+        )
     ),
 }
 # Words of other things than ops.

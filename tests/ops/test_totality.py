@@ -127,7 +127,11 @@ def test_row_states_its_traits(name: str) -> None:
     assert not row.limits or (row.as_epilogue and row.accuracy == "exact")
     assert not row.weights or (row.kind == "product" and row.rounding)
     chooses = row.unknown == "chooses"
-    assert not row.same_quantization or row.kind in ("window", "reduction", "choice") or chooses
+    assert (
+        not row.same_quantization
+        or chooses
+        or row.kind in (*("window", "reduction", "choice", "composite"),)
+    )
 
 
 @pytest.mark.parametrize("name", ROWS)
