@@ -243,9 +243,10 @@ def test_comparisons(op: str, version: int, scale: Any, host_name: str, book: Bo
 
 
 def test_numbers_of_two_scales_are_the_hosts(host_name: str) -> None:
-    """tflite-runtime compares stored numbers, ai-edge-litert the real ones."""
+    """tflite-runtime compares stored numbers, ai-edge-litert all but those of EQUAL and
+    NOT_EQUAL."""
     given = tuple(Input((5,), SHORT, quantization=held(scale)) for scale in (0.1, 0.2))
-    case = Case("scales", "EQUAL", 4, given, output_type="bool")
+    case = Case("scales", "LESS", 3, given, output_type="bool")
     feed = [np.arange(5).astype(np.int16)] * 2
     run = host.run_on_gpu(models.build(case), [feed], host_name)
     assert run.placement.on_gpu == 0 and "one scale" in run.placement.sentences[0]

@@ -129,7 +129,7 @@ def test_division_by_zero_fails(host_name: str) -> None:
     case = Case("zero", "FLOOR_DIV", 3, given, "FloorDivOptions", {}, output_type=SHORT)
     feed = [np.array([1, 2, 3], np.int16), np.array([1, 0, 1], np.int16)]
     for run in (host.run_on_cpu, host.run_on_gpu):
-        with pytest.raises(RuntimeError, match="ivision by 0"):
+        with pytest.raises(RuntimeError, match=r"ivision by 0|failed to invoke"):
             run(models.build(case), [feed], host_name)
 
 

@@ -33,7 +33,9 @@ def picked(
     if end is None or end != again or end in own or known is None or known.size:
         raise not_unrolled(OTHERWISE)
     number, listed = body.given[2:]
-    scope = {key: value for key, value in visit.scope.items() if isinstance(value, Fixed)}
+    scope: dict[str, Value] = {
+        key: value for key, value in visit.scope.items() if isinstance(value, Fixed)
+    }
     scope |= {number: Count(0, 0), listed: Growing()}
     inner = Batch(batch.e, _rows(batch, body, scope, said, gather), batch.handler)
     after, made = inner.walk(body, body.outputs[1:], scope)

@@ -247,12 +247,16 @@ def branches(batch: Batch, visit: Visit) -> Value:
     assert condition is not None
     if isinstance(then, Growing) and then.adds and other == Growing():
         return Growing(mask=batch.each(condition))
-    alike = isinstance(then, Rows) and isinstance(other, Rows) and then.mask is other.mask is None
-    if alike and then.tensor == other.tensor:
+    if isinstance(then, Rows) and isinstance(other, Rows) and _one_tensor(then, other):
         bounds = [_chosen(batch, condition, Each(a), Each(b)) if a != b else a
                   for a, b in zip(then.bounds, other.bounds, strict=True)]  # fmt: skip
         return Rows(then.tensor, *bounds)
     return Each(_chosen(batch, condition, then, other))
+
+
+def _one_tensor(one: Rows, other: Rows) -> bool:
+    """Whether both are all rows of the same tensor between bounds."""
+    return one.mask is None and other.mask is None and one.tensor == other.tensor
 
 
 def _chosen(batch: Batch, condition: Value, then: Value, other: Value) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from tflgpu_plugin.ir import NUMBERS, SHORT
+
 from . import codes
 from .host_node import RawNode
 
@@ -59,10 +61,12 @@ def compared(node: RawNode) -> dict[str, Any]:
 
 
 def equal(node: RawNode) -> dict[str, Any]:
-    """Returns the same. ai-edge-litert compares int16 so, too, but only for equality."""
-    return _unusual(fixed_point=True) if node.kind(0) == "i16" and _rounds_once(node) else (
-        compared(node)
-    )  # fmt: skip
+    """Returns the same. ai-edge-litert compares int16 so, too, but only for equality, and where it
+    has a scale."""
+    place = node.inputs[0]
+    held = None if place is None else node.tensors[place].quantization
+    short = node.kind(0) == SHORT and _rounds_once(node) and held not in (None, NUMBERS)
+    return compared(node) | _unusual(fixed_point=short)
 
 
 def plain(layout: str, *names: str) -> Reader:
