@@ -22,7 +22,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import pytest
 
-from conformance.plugin import expect, record, selection
+from conformance.plugin import answers, expect, record, selection
 from conformance.plugin.book import Book
 from conformance.plugin.session import Session
 from tflgpu_plugin.harness import hosts
@@ -53,6 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         help="comma-separated, as f32 or float32, bool, f16, bf16, i8, u8; all; default: f32,bool",
     )
+    group.addoption(
+        "--setting", action="append", default=[], metavar="NAME=VALUE",
+        help="an answer of calibration that plans of whole models take, as byte_products=always",
+    )  # fmt: skip
     group.addoption("--report", default=None, metavar="DIR", help="write report.json, .md, .html")
     group.addoption(
         "--driver-package", default=os.environ.get("TFLGPU_DRIVER_PACKAGE", ""),
@@ -63,12 +67,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
     try:
         config.stash[selection.CHOICE] = selection.choose(config)
         config.stash[selection.HEADER] = record.header(
             config.getoption("--adapter"), str(config.getoption("--driver-package"))
         )
         entries = expect.load(expect.slug(config.stash[selection.HEADER]))
+        answers.give(patch, config.getoption("--setting"))
     except (NoAdapter, expect.BadExpectation, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[selection.ENTRIES] = entries

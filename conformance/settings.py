@@ -30,8 +30,22 @@ SWITCHES = tuple(
 )
 # Answers of a device to all questions at once, at both ends.
 TOGETHER: tuple[dict[str, str], ...] = (
-    {"weights": "memory", "lanes": "128", "ahead": "8", "serial": "16", "attention_tile": "4x4"},
-    {"weights": "global", "lanes": "16", "ahead": "1", "serial": "256", "attention_tile": "1x1"},
+    {
+        "weights": "memory",
+        "lanes": "128",
+        "ahead": "8",
+        "serial": "16",
+        "attention_tile": "4x4",
+        "byte_products": "always",
+    },
+    {
+        "weights": "global",
+        "lanes": "16",
+        "ahead": "1",
+        "serial": "256",
+        "attention_tile": "1x1",
+        "byte_products": "always",
+    },
 )
 
 

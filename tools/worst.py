@@ -7,8 +7,8 @@ A Vulkan layer (tools/worst_driver) rewrites every shader for the system's lavap
 roots and exponentials are off by what WGSL allows, products are fused with sums or grouped
 differently, subnormal numbers are zero, choices between two floats drop NaN, no operation makes an
 infinity or NaN, comparisons with NaN are true, remainders of negative integers differ; subgroups
-have 4, 8 or 16 lanes. In each mode the quick part, the networks and the real models run; with
---sample so many of these tests."""
+have 4, 8 or 16 lanes. In each mode the quick part, the networks and the real models run, or those
+that the mode is about; with --sample so many of these tests."""
 
 from __future__ import annotations
 
@@ -35,17 +35,23 @@ MODELS = tuple(
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--dtype", "all")
 
 
+QUANTIZED = ("quant", "int8", "uint8", "integer", "ptq", "-i8", "-u8")
+
+
 @dataclass(frozen=True)
 class Mode:
     """How inexact the driver is made: `words` are settings of the layer, `bits` the width of
     llvmpipe's vectors (32 bits per lane). Tests whose names contain a word of `without` are
-    skipped, because they need what the mode takes away. With `finite_only`, cases with an infinity
-    or NaN are skipped, too, and so are elements whose expected value is an infinity or NaN: kernels
-    guarantee these only on drivers that support them."""
+    skipped, because they need what the mode takes away, and so are those without a word of `about`,
+    if there are any. `settings` are answers of calibration. With `finite_only`, cases with an
+    infinity or NaN are skipped, too, and so are elements whose expected value is an infinity or
+    NaN: kernels guarantee these only on drivers that support them."""
 
     words: str
     bits: int = 256
     without: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     finite_only: bool = False
 
 
@@ -58,6 +64,7 @@ MODES = {
     "16-lanes": Mode("seed=4", bits=512),
     # Which of several NaN ArgMax takes costs a comparison more for each element, so it is not kept.
     "unordered": Mode("unordered", without=("[arg]",)),
+    "bytes": Mode("seed=5", about=QUANTIZED, settings=("byte_products=always",)),
 }
 
 
@@ -105,7 +112,12 @@ def tests(mode: Mode, *which: str) -> list[str]:
 
 def chosen(mode: Mode, names: Sequence[str], sample: int, seed: int) -> list[str]:
     """Returns the tests of a mode, or a sample of them, in the order of the suite."""
-    left = [name for name in names if not any(word in name.lower() for word in mode.without)]
+    left = [
+        name
+        for name in names
+        if not any(word in name.lower() for word in mode.without)
+        and (not mode.about or any(word in name.lower() for word in mode.about))
+    ]
     if not sample:
         return left
     picked = set(random.Random(seed).sample(left, min(sample, len(left))))
@@ -140,7 +152,8 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     listed = folder / "tests.txt"
     listed.write_text("\n".join(names))
-    command = [*PYTEST, *words, "-n", str(jobs), "--report", str(folder), f"@{listed}"]
+    forced = [f"--setting={each}" for each in mode.settings]
+    command = [*PYTEST, *words, *forced, "-n", str(jobs), "--report", str(folder), f"@{listed}"]
     start, last = time.monotonic(), ""
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(mode), stdout=subprocess.PIPE, text=True

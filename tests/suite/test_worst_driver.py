@@ -11,6 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conformance.plugin import answers
+from tflgpu_plugin import engine
+from tflgpu_plugin.options import Options
+from tflgpu_plugin.runtime import adapter
+
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tools"))
 
@@ -142,6 +147,31 @@ def passes(words: str, *tests: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment(words), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_a_mode_runs_what_it_is_about() -> None:
+    names = ["test_models.py::a[vww_96_int8]", "test_models.py::a[vww_96_float]", "b[arg-u8]"]
+    assert worst.chosen(worst.MODES["bytes"], names, 0, 0) == [names[0], names[2]]
+    assert worst.chosen(worst.MODES["unordered"], [*names, "c[arg]"], 0, 0) == names
+    assert worst.chosen(worst.MODES["low"], names, 0, 0) == names
+
+
+@pytest.mark.parametrize("setting", ["byte_products=sometimes", "byte_products", "colour=always"])
+def test_a_setting_is_an_answer_of_calibration(setting: str) -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", f"--setting={setting}"]
+    done = subprocess.run(
+        [*command, "conformance/test_networks.py"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"{setting} is no answer of a device to calibration" in done.stderr
+
+
+@pytest.mark.parametrize(("given", "forced"), [((), None), (("byte_products=always",), "always")])
+def test_a_setting_is_that_of_all_plans(given: tuple[str, ...], forced: str | None) -> None:
+    device = adapter.open_device(adapter.select(None))
+    with pytest.MonkeyPatch.context() as patch:
+        answers.give(patch, given)
+        assert engine.target_of(device, Options()).tuning.get("byte_products") == forced
 
 
 def test_hosts_that_are_asked_for_run() -> None:
