@@ -60,6 +60,7 @@ from tflgpu_plugin.kernels.epilogue import (
     parameters,
     sums_integers,
 )
+from tflgpu_plugin.kernels.twins import TWIN, twin
 
 __all__ = (
     "EIGHT",
@@ -133,7 +134,7 @@ def _rendered(
     epilogue: tuple[tuple[str, tuple[FusedEpilogueOp, ...]], ...],
     variant: Variant,
 ) -> str:
-    main = body(kernel, variant)
+    main = _body(kernel, variant)
     common = body("common", (("folded", "folded" in dict(fields)),))
     preamble = _preamble(operands, fields, main)
     stores = accessors.stores(operands, dict(epilogue), main)
@@ -145,7 +146,14 @@ def _rendered(
 def loads(kernel: str, variant: Mapping[str, object], name: str) -> bool:
     """Whether the body of a kernel reads this operand."""
     given = tuple((key, frozen(value)) for key, value in variant.items())
-    return f"load_{name}(" in body(kernel, given)
+    return f"load_{name}(" in _body(kernel, given)
+
+
+def _body(kernel: str, variant: Variant) -> str:
+    """Returns the body of a kernel, twice if the launch does the work of two."""
+    twins = dict(variant).get(TWIN)
+    main = body(kernel, tuple(each for each in variant if each[0] != TWIN))
+    return main if twins is None else twin(main, twins)
 
 
 def without_unpack(wgsl: str) -> str:

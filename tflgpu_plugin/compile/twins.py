@@ -1,0 +1,128 @@
+"""Joins pairs of launches that move elements and differ only in their operands, such as the updates
+of the keys and of the values of a cache: one launch does the work of both, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from math import prod
+from typing import Any
+
+from tflgpu_plugin import kernels, ops
+from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.editor import merged
+from tflgpu_plugin.ir.extent import Extent, terms_of
+from tflgpu_plugin.ir.symbolic import Word
+from tflgpu_plugin.kernels.twins import SUFFIX, TWIN
+from tflgpu_plugin.ops.lowering import CHECK, Launch, Lowering, Raw, Source
+
+NEAR = 8  # launches between two that are joined, at most
+MOST_GROUPS = 1 << 10  # workgroups of a launch that is short
+WORDS = kernels.UNIFORM_BYTES // 4
+FOLDED, PER_OPERAND = 4, 4  # words of a folded dispatch, and for an operand, at most
+
+
+def join(low: Lowering) -> None:
+    """Replaces pairs of launches by one each. The second launch of a pair is moved to the first."""
+    touched = [_touched(low, launch) for launch in low.launches]
+    kinds = [_kind(low, launch) for launch in low.launches]
+    gone: set[int] = set()
+    for k, kind in enumerate(kinds):
+        for first in range(k - 1, max(k - 2 - NEAR, -1), -1):
+            if kind is None or kinds[first] != kind:
+                continue
+            between = (j for j in range(first, k) if j not in gone)
+            if any(_meet(touched[j], touched[k]) for j in between):
+                break
+            both = _joined(low, low.launches[first], low.launches[k])
+            if both is not None:
+                low.launches[first], kinds[first], kinds[k] = both, None, None
+                (reads, writes), (more, others) = touched[first], touched[k]
+                touched[first] = reads | more, writes | others
+                gone.add(k)
+                break
+    low.launches = [launch for k, launch in enumerate(low.launches) if k not in gone]
+
+
+Touched = tuple[set[Source], set[Source]]  # what a launch reads, and what it writes
+
+
+def _touched(low: Lowering, launch: Launch) -> Touched:
+    reads, writes = ({_memory(low, s) for s in of} for of in (launch.reads, launch.writes))
+    return reads, writes - {CHECK}
+
+
+def _memory(low: Lowering, source: Source) -> Source:
+    """Returns what stores a source: one name for an input and the output in the same buffer."""
+    found = low.root(source)
+    if isinstance(found, int):
+        found = low.homes.get(found, found)
+    if isinstance(found, Raw) and found.role == "input" and found.tensor in low.shared:
+        return Raw("output", low.shared[found.tensor])
+    return found
+
+
+def _meet(one: Touched, other: Touched) -> bool:
+    """Whether the order of two launches matters."""
+    (reads, writes), (more, others) = one, other
+    return not (writes.isdisjoint(more | others) and others.isdisjoint(reads))
+
+
+def _kind(low: Lowering, launch: Launch) -> object:
+    """Returns all of a launch but its operands' sources; None if it must stay alone."""
+    row = ops.rows().get(launch.node.op)
+    if row is None or row.kind != "movement" or launch.when is not None or not _short(launch):
+        return None
+    if launch.copies is not None or launch.takes is not None or launch.variant.get("dots"):
+        return None  # it may be elided (see `copies`, `byte_storage`)
+    if any(operand.planes for operand, _ in launch.operands):
+        return None
+    operands = [operand for operand, _ in launch.operands]
+    parts = launch.kernel, launch.node.op, launch.form, launch.epilogue, launch.variant
+    return _key([*parts, operands, launch.parameters, launch.workgroups])
+
+
+@chooses
+def _short(launch: Launch) -> bool:
+    return prod(launch.workgroups) <= MOST_GROUPS
+
+
+def _key(value: Any) -> Any:
+    """Returns a value that is equal for equal launches, whose comparison leaves no guards."""
+    if isinstance(value, Extent):
+        return value.terms
+    if isinstance(value, Word):
+        return value.kind, terms_of(value.number)
+    if isinstance(value, Mapping):
+        return tuple((name, _key(value[name])) for name in sorted(value))
+    if isinstance(value, list | tuple):
+        return tuple(map(_key, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple(_key(getattr(value, part.name)) for part in fields(value))
+    return type(value).__name__, value
+
+
+def _joined(low: Lowering, first: Launch, second: Launch) -> Launch | None:
+    """Returns a launch that does the work of both, or None if it has too many operands."""
+    operands, renamed = [*first.operands], dict[str, str]()
+    for (operand, source), (_, given) in zip(second.operands, first.operands, strict=True):
+        same = low.root(source) == low.root(given)
+        if not same or (operand.access != "r" and source != CHECK):
+            renamed[operand.name] = operand.name + SUFFIX
+            operands.append((replace(operand, name=operand.name + SUFFIX), source))
+    words = len(first.parameters) + FOLDED + PER_OPERAND * len(operands)
+    if len(operands) > low.target.max_storage_buffers or words > WORDS:
+        return None
+    epilogue = dict(first.epilogue)
+    for name, steps in second.epilogue.items():
+        epilogue[renamed[name]] = [
+            replace(each, operand=each.operand and renamed.get(each.operand, each.operand))
+            for each in steps
+        ]
+    return replace(
+        first,
+        node=replace(first.node, **merged(first.node, second.node)),
+        operands=tuple(operands),
+        epilogue=epilogue,
+        variant={**first.variant, TWIN: tuple(renamed.items())},
+    )

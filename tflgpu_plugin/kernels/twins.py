@@ -1,0 +1,39 @@
+"""A kernel that does the work of two launches of one kernel with equal parameters: each thread
+computes the results of the first, then those of the second, whose operands have other names."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+SUFFIX = "_2"  # of the names of the second launch
+TWIN = "twin"  # the variant that lists these operands and those in whose place they are
+
+_ENTRY = re.compile(r"@compute (@workgroup_size\(.*?\))\s*fn main\((.*?)\) \{", re.DOTALL)
+_DECLARED = re.compile(r"^(?:fn|var(?:<\w+>)?|struct|alias|const) (\w+)", re.MULTILINE)
+_BUILTIN = re.compile(r"@builtin\(\w+\) ")
+# Names that the preamble makes for each operand (see `kernels.__init__`), and its parameters.
+_OF_OPERAND = (
+    "load put store epilogue place stride padded half padded_half bytes padded_bytes eight "
+    "load_eight half_eight vector scalar off channels low scale zero pad"
+)
+
+
+@lru_cache(256)
+def twin(main: str, renamed: tuple[tuple[str, str], ...]) -> str:
+    """Returns the body of a kernel, which does its work a second time, with other operands in place
+    of some: pairs of names."""
+    entry = _ENTRY.search(main)
+    if entry is None:
+        raise ValueError("a kernel without an entry point")
+    size, arguments = entry.groups()
+    plain = _BUILTIN.sub("", arguments)
+    given = ", ".join(argument.split(":")[0].strip() for argument in plain.split(","))
+    first = f"{main[: entry.start()]}fn first({plain}) {{{main[entry.end() :]}"
+    names = {name: f"{name}{SUFFIX}" for name in _DECLARED.findall(first)}
+    for operand, other in renamed:
+        names |= {f"{part}_{operand}": f"{part}_{other}" for part in _OF_OPERAND.split()}
+    words = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+    second = words.sub(lambda found: names[found[1]], first)
+    calls = f"first({given}); first{SUFFIX}({given});"
+    return f"{first}\n{second}\n@compute {size}\nfn main({arguments}) {{ {calls} }}\n"
