@@ -132,13 +132,20 @@ def test_other_normalizations_have_a_launch(case: str) -> None:
     assert "normalization" in labels(n, y)
 
 
-def test_long_products_on_software_adapters_have_a_launch() -> None:
+@pytest.mark.parametrize(
+    ("target", "width", "apart"),
+    [
+        (Target(software=True, subgroup_size=8), 256, False),
+        (Target(software=True, subgroup_size=8), 512, True),
+        (GPU, 8192, False),
+        (GPU, 16384, True),
+    ],
+)
+def test_long_products_have_a_launch(target: Target, width: int, apart: bool) -> None:
     """There the work that the product repeats takes longer than a launch."""
-    software = Target(software=True, subgroup_size=8)
-    for width, apart in ((256, False), (512, True)):
-        n = Net()
-        found = labels(n, n.dense(normed(n, n.input((1, width)), True), 512), target=software)
-        assert ("normalization" in found) == apart
+    n = Net()
+    found = labels(n, n.dense(normed(n, n.input((1, width)), True), 512), target=target)
+    assert ("normalization" in found) == apart
 
 
 def test_no_more_buffers_than_an_adapter_binds() -> None:

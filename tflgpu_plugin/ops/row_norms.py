@@ -13,9 +13,9 @@ from tflgpu_plugin.ir import Array, Node
 from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops.lowering import Access, Launch, Lowering, Source
 
-# Multiply-adds of a product on a software adapter up to which the work that is added, a fifth of
-# it, takes less time than a launch.
-MOST_WORK = 1 << 17
+# Multiply-adds of a product up to which the work that is added takes less time than a launch: it is
+# a fifth of the product on software adapters, and on GPUs a tenth where memory does not hide it.
+MOST_WORK, MOST_WORK_OF_GPUS = 1 << 17, 1 << 22
 
 
 @dataclass(frozen=True)
@@ -103,4 +103,4 @@ def _writer(low: Lowering, root: Source) -> Launch | None:
 
 @chooses
 def _pays(low: Lowering, work: int) -> bool:
-    return not low.target.software or work <= MOST_WORK
+    return work <= (MOST_WORK if low.target.software else MOST_WORK_OF_GPUS)
