@@ -43,6 +43,7 @@ QUICK |= {
     "test_random_operators": None,
     "test_random_onnx": 24,
     "test_quantized": None,
+    "test_fixed_point": None,
 }
 QUICK |= {
     "test_float16": None,
