@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.harness import run_graph
+from tests.support.harness import device_of, run_graph
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Graph, Target, Tensor
 from tflgpu_plugin.kernels.twins import twin
+from tflgpu_plugin.runtime.program import Instance, Program
 
 PLAIN = Target(name="plain")
 ROWS, WIDTH = 7, 8
@@ -43,6 +44,33 @@ def test_launches_that_differ_in_their_operands_are_one() -> None:
     for output, table in zip(outputs, tables, strict=True):
         assert table is not None
         np.testing.assert_allclose(found[output], np.exp(table[given]), rtol=1e-5)
+
+
+@pytest.mark.adapter
+def test_parts_of_large_tables_are_joined() -> None:
+    """The kernel has parameters that are called as functions are."""
+    n, device = Net(), device_of()
+    indices = n.input((3,), "i32")
+    plan = compiler.compile(
+        n.graph(*two(n, indices)), replace(device.target, max_binding_bytes=4 * 5 * WIDTH)
+    )
+    assert [made.label for made in plan.dispatches].count("pick") == 2
+    tables = [n.tensors[node.operand()].data for node in n.nodes if node.op == "gather"]
+    given = np.array([4, 0, 6], np.int32)
+    found = Instance(Program(plan, device.handle, device.pipelines)).run([given], [])
+    for result, table in zip(found, tables, strict=True):
+        assert table is not None
+        np.testing.assert_allclose(result, np.exp(table[given]), rtol=1e-5)
+
+
+@pytest.mark.adapter
+def test_padding_with_zeros_of_either_sign_stays_apart() -> None:
+    n = Net()
+    x, margins = n.input((1, 2, 3)), n.constant(np.array([[0, 0], [1, 1], [0, 0]], np.int32))
+    outputs = [n.op("pad", x, margins, n.number(value)) for value in (0.0, -0.0)]
+    given = np.ones((1, 2, 3), np.float32)
+    found = run_graph(n.graph(*outputs), {x: given})
+    assert [np.signbit(found[t]).sum() for t in outputs] == [0, 6]
 
 
 @pytest.mark.adapter

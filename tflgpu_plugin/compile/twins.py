@@ -8,6 +8,8 @@ from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.editor import merged
@@ -99,7 +101,8 @@ def _key(value: Any) -> Any:
         return tuple(map(_key, value))
     if is_dataclass(value) and not isinstance(value, type):
         return tuple(_key(getattr(value, part.name)) for part in fields(value))
-    return type(value).__name__, value
+    # Text, because zeros of either sign are equal.
+    return type(value).__name__, repr(value) if isinstance(value, float | np.floating) else value
 
 
 def _joined(low: Lowering, first: Launch, second: Launch) -> Launch | None:

@@ -30,10 +30,19 @@ def twin(main: str, renamed: tuple[tuple[str, str], ...]) -> str:
     plain = _BUILTIN.sub("", arguments)
     given = ", ".join(argument.split(":")[0].strip() for argument in plain.split(","))
     first = f"{main[: entry.start()]}fn first({plain}) {{{main[entry.end() :]}"
-    names = {name: f"{name}{SUFFIX}" for name in _DECLARED.findall(first)}
-    for operand, other in renamed:
-        names |= {f"{part}_{operand}": f"{part}_{other}" for part in _OF_OPERAND.split()}
-    words = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
-    second = words.sub(lambda found: names[found[1]], first)
+    own = {name: f"{name}{SUFFIX}" for name in _DECLARED.findall(first)}
+    given_names = {
+        f"{part}_{operand}": f"{part}_{other}"
+        for operand, other in renamed
+        for part in _OF_OPERAND.split()
+    }
+
+    def other_name(found: re.Match[str]) -> str:
+        """Returns the name in the second part; a parameter may be called as a function is."""
+        dot, name = found.groups()
+        return f"{dot}{given_names.get(name) or (name if dot else own[name])}"
+
+    words = re.compile(rf"(\.?)\b({'|'.join(map(re.escape, own | given_names))})\b")
+    second = words.sub(other_name, first)
     calls = f"first({given}); first{SUFFIX}({given});"
     return f"{first}\n{second}\n@compute {size}\nfn main({arguments}) {{ {calls} }}\n"
