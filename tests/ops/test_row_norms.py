@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.harness import device_of
+from tests.support.harness import device_of, run_graph
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Array, Target
@@ -107,6 +107,37 @@ def test_products_subtract_the_mean_of_their_input(
             found = run(n, y, values, target)
             tolerance = 2e-3 * np.abs(expected).max()
             np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("bits", [32, 8, 4])
+def test_an_infinite_gain_of_the_last_channel_is_counted_once(bits: int) -> None:
+    """Lanes beyond the last slice of a row read the gains of that slice."""
+    n = Net()
+    gains = np.ones(36, np.float32)
+    gains[-1] = np.inf
+    made = n.binary("mul", n.op("standardize", n.input((1, 36)), epsilon=EPSILON, centred=False),
+                    n.constant(gains))  # fmt: skip
+    y = n.dense(made, OUTPUTS) if bits == 32 else blocks(n, made, bits)[0]
+    for target in targets():
+        found = run(n, y, np.ones((1, 36), np.float32), target)
+        assert np.isinf(found).any() and (bits < 32 or np.isinf(found).all())
+
+
+@pytest.mark.adapter
+def test_infinite_weights_and_a_bias_have_a_launch() -> None:
+    """The weights times the bias, infinite or NaN, are no summand for an infinite product."""
+    weights = np.ones((4, 16), np.float32)
+    weights[1, 2] = np.inf
+    for bias in (0.0, -0.5):
+        n = Net()
+        x = n.input((1, 16))
+        made = n.op("standardize", x, epsilon=EPSILON, centred=False)
+        made = n.binary("add", made, n.constant(np.full(16, bias, np.float32)))
+        y = n.op("fully_connected", made, n.constant(weights), None, keep_num_dims=True,
+                 activation="none")  # fmt: skip
+        found = run_graph(n.graph(y), {x: np.ones((1, 16), np.float32)})[y]
+        assert np.array_equal(np.isposinf(found), [[False, True, False, False]])
 
 
 def test_products_of_one_normalization_need_no_launch_for_it() -> None:

@@ -64,7 +64,7 @@
 {% for j in range(slices) %}
       let s{{ j }} = {{ slices }}u * word + {{ j }}u;
 {% if gains %}
-      let gain{{ j }} = load_gains(min(s{{ j }}, p.in_slices - 1u));
+      let gain{{ j }} = select(vec4f(0.0), load_gains(min(s{{ j }}, p.in_slices - 1u)), s{{ j }} < p.in_slices);
 {% endif %}
 {% for m in range(rows) %}
       {{ "var" if gains else "let" }} v{{ m }}_{{ j }} = select(vec4f(0.0), load_x(x{{ m }} + min(s{{ j }}, p.in_slices - 1u) * p.x_pixels), s{{ j }} < p.in_slices);

@@ -32,7 +32,11 @@ fn row_element(x: vec4f, at: u32, inside: bool) -> vec4f {
   let d = select(vec4f(0.0), x, inside);
 {% endif %}
   squares = fma(d, d, squares);
-  return d{{ " * load_gains(at)" if gains }};
+{% if gains %}
+  return select(vec4f(0.0), d * load_gains(at), inside);  // a gain may be infinite
+{% else %}
+  return d;
+{% endif %}
 }
 fn row_result(sums: vec4f, slice: u32, lid: u32) -> vec4f {
   let total = {{ "team_total(squares, lid)" if shared else "squares" }};

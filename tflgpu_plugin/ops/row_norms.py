@@ -82,16 +82,18 @@ def taken(low: Lowering, node: Node, work: int, weights: int | None = None) -> R
 
 def _shifts(low: Lowering, weights: int | None, added: int | None) -> Source | None:
     """Returns the product of constant weights [O, ..., I] and a constant for each input, or None if
-    one of them is not constant."""
+    one of them is not constant. Weights must be finite: an infinite one makes the results infinite,
+    but two products that it takes part in may add to NaN."""
     constant, matrix = low.graph.constant(added), low.graph.constant(weights)
-    if constant is None or matrix is None or weights is None:
+    if constant is None or matrix is None or weights is None or not np.isfinite(matrix).all():
         return None
     outputs, numbers = matrix.shape[0], constant.reshape(-1).astype(np.float64)
     vectors = -(-outputs // 4)
 
     def pack(data: Array) -> Array:
         made = data.reshape(outputs, -1).astype(np.float64) @ numbers
-        return np.pad(made, (0, 4 * vectors - outputs)).astype(np.float32)
+        with np.errstate(over="ignore"):
+            return np.pad(made, (0, 4 * vectors - outputs)).astype(np.float32)
 
     return low.constant(weights, "shifts", low.digest(added), vectors=vectors, pack=pack)
 
