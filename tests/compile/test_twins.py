@@ -106,6 +106,14 @@ def test_no_more_buffers_than_an_adapter_binds() -> None:
     assert [picks(graph, replace(PLAIN, max_storage_buffers=most)) for most in (5, 6)] == [2, 1]
 
 
+def test_kernels_with_many_accesses_stay_alone() -> None:
+    """Each lane of a vec4 has an index of its own."""
+    n = Net()
+    indices = n.input((3,), "i32")
+    graph = n.graph(*(n.op("exp", n.op("gather", n.drawn(ROWS), indices, axis=0)) for _ in "ab"))
+    assert picks(graph) == 2
+
+
 def test_long_launches_stay_alone() -> None:
     n = Net()
     assert picks(n.graph(*two(n, n.input((1 << 16,), "i32")))) == 2

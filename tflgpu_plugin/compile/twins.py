@@ -20,6 +20,7 @@ from tflgpu_plugin.ops.lowering import CHECK, Launch, Lowering, Raw, Source
 
 NEAR = 8  # launches between two that are joined, at most
 MOST_GROUPS = 1 << 10  # workgroups of a launch that is short
+MOST_ACCESSES = 8  # in a kernel, since drivers take longer to compile more than twice as many
 WORDS = kernels.UNIFORM_BYTES // 4
 FOLDED, PER_OPERAND = 4, 4  # words of a folded dispatch, and for an operand, at most
 
@@ -106,7 +107,8 @@ def _key(value: Any) -> Any:
 
 
 def _joined(low: Lowering, first: Launch, second: Launch) -> Launch | None:
-    """Returns a launch that does the work of both, or None if it has too many operands."""
+    """Returns a launch that does the work of both, or None if it has too many operands, or its
+    kernel would be long."""
     operands, renamed = [*first.operands], dict[str, str]()
     for (operand, source), (_, given) in zip(second.operands, first.operands, strict=True):
         same = low.root(source) == low.root(given)
@@ -115,6 +117,8 @@ def _joined(low: Lowering, first: Launch, second: Launch) -> Launch | None:
             operands.append((replace(operand, name=operand.name + SUFFIX), source))
     words = len(first.parameters) + FOLDED + PER_OPERAND * len(operands)
     if len(operands) > low.target.max_storage_buffers or words > WORDS:
+        return None
+    if kernels.accesses(first.kernel, first.variant) > MOST_ACCESSES:
         return None
     epilogue = dict(first.epilogue)
     for name, steps in second.epilogue.items():

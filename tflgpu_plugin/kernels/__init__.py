@@ -79,6 +79,7 @@ UNIFORM_BYTES = 256
 
 _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")
+_ACCESS = re.compile(r"\b(?:load|store|put|half|bytes|padded)_\w+\(")
 _COMMENT = re.compile(r"//[^\n]*\n")
 
 Parameters = Mapping[str, int | float | np.int32 | Word]
@@ -147,6 +148,12 @@ def loads(kernel: str, variant: Mapping[str, object], name: str) -> bool:
     """Whether the body of a kernel reads this operand."""
     given = tuple((key, frozen(value)) for key, value in variant.items())
     return f"load_{name}(" in _body(kernel, given)
+
+
+def accesses(kernel: str, variant: Mapping[str, object]) -> int:
+    """Returns how often the body of a kernel loads or stores elements."""
+    given = tuple((key, frozen(value)) for key, value in variant.items())
+    return len(_ACCESS.findall(_body(kernel, given)))
 
 
 def _body(kernel: str, variant: Variant) -> str:

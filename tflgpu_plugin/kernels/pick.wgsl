@@ -6,14 +6,15 @@
 //   wraps   negative indices count from the end
 //   parts   x holds only the elements from `first` to `last` of the tensor; other launches handle the others
 //   raises  an index outside of x fails the run
+//   rows    the last axis is not indexed: the four lanes of a result are those of a vec4 of x
 fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   let at = stored_at(row * p.width + k, p.width, p.row_spatial, p.row_slices);
-{% if wraps %}
-  let given = vec4i(load_indices(at.x), load_indices(at.y), load_indices(at.z), load_indices(at.w));
-  let v = select(given, given + i32(extent), given < vec4i());
+{% if rows %}
+  let given = vec4i(load_indices(at.x));
 {% else %}
-  let v = vec4i(load_indices(at.x), load_indices(at.y), load_indices(at.z), load_indices(at.w));
+  let given = vec4i(load_indices(at.x), load_indices(at.y), load_indices(at.z), load_indices(at.w));
 {% endif %}
+  let v = {{ "select(given, given + i32(extent), given < vec4i())" if wraps else "given" }};
 {% if raises %}
   if (any((v < vec4i()) | (v >= vec4i(i32(extent))))) { put_check(0u, 2u); }
 {% endif %}
@@ -32,6 +33,10 @@ fn coordinate(row: vec4u, k: u32, extent: u32) -> vec4u {
   e -= p.first;
 {% endif %}
   let at = stored_at(e, p.in_channels, p.in_spatial, p.in_slices);
+{% if rows %}
+  let v = load_x(at.x / 4u);
+{% else %}
   let v = vector_out(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
+{% endif %}
   store_out(i, epilogue_out((i / p.spatial) % p.slices), v);
 }

@@ -180,11 +180,16 @@ def lower(low: Lowering, node: Node) -> None:
     for k in range(width):
         parameters |= {f"extent{k}": shape[axis + k], f"stride{k}": prod(shape[axis + k + 1 :])}
     variant = {name: bool(node.attributes.get(name)) for name in ("wraps", "raises")}
+    rows = axis + width < len(shape)
     for part, limits in _parts(low, x, shape, axis + width):
         low.each_vector(
-            Kernel("pick", parameters | limits, {"axes": width, "parts": bool(limits), **variant}),
+            Kernel(
+                "pick",
+                parameters | limits,
+                {"axes": width, "parts": bool(limits), "rows": rows, **variant},
+            ),
             node,
-            {"x": Access(part, 1), "indices": Access(low.stored(indices), 1)},
+            {"x": Access(part, 4 if rows else 1), "indices": Access(low.stored(indices), 1)},
             checked=variant["raises"],
             stores=Stores(fused=False),
         )
