@@ -50,6 +50,7 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "Attention", "attention", "value weights bias? mask? past? bias? past?",
         *attention.ATTENTION, by=attention.attention,
+        ignores=("rotary_embedding_dim",),  # without do_rotary
     ),
     _contrib("BiasAdd", "add", "value bias value", by=diffusion.bias_add),
     _contrib("BiasGelu", "gelu", "value bias", operand_shapes.by_last(1), by=fused_operators.gelu),
@@ -69,7 +70,7 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "EmbedLayerNormalization", "layer_normalization",
         "index index? value value value? scale bias mask? index?", *attention.EMBEDDING,
-        by=attention.embedding,
+        by=attention.embedding, ignores=("mask_index_type",),  # as onnxruntime's kernels do
     ),
     _contrib(
         "FastGelu", "gelu_tanh", "value bias?", operand_shapes.by_last(1), by=fused_operators.gelu,
@@ -97,7 +98,8 @@ _ROWS: tuple[HostOp, ...] = (
         "GroupQueryAttention", "attention",
         "value value? value? past? past? index count! value? value? index? bias? value?",
         *grouped_query_attention.GROUPED_QUERY, by=grouped_query_attention.grouped_query,
-        ignores=("qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon"),  # of inputs not taken
+        ignores=("qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon",  # of inputs not taken
+                 "rotary_interleaved"),  # without do_rotary
     ),
     _contrib(
         "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
@@ -115,6 +117,7 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "PackedMultiHeadAttention", "attention", "value value? value? bias? index index bias?",
         *packed_attention.MULTI_HEAD, by=packed_attention.multi_head,
+        ignores=("mask_filter_value",),  # without a mask
     ),
     _contrib(
         "QAttention", "attention",

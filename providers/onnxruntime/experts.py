@@ -21,7 +21,9 @@ IGNORED = (
     "use_sparse_mixer",
     "activation_alpha",
     "activation_beta",
-)  # the last two: but for swiglu
+    "swiglu_fusion",
+    "swiglu_limit",
+)  # all but the first: but for swiglu
 SPARSE = 2  # experts for each choice from which on the chosen weights are gathered
 
 

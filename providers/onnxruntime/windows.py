@@ -63,7 +63,8 @@ class Window(NamedTuple):
 
 
 def _kernel(e: Builder) -> tuple[int, ...]:
-    return e.of("weights")[2:] if "weights" in e.row.taken else e.integers("kernel_shape") or ()
+    stated = e.integers("kernel_shape") or ()
+    return e.of("weights")[2:] if "weights" in e.row.taken else stated
 
 
 def window_of(e: Builder) -> Window:
