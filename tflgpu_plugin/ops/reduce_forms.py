@@ -65,6 +65,10 @@ WHOLE = {
     "reduce_sum_square": Reduction(NONE, SUM, each="v * v"),
 }
 GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}  # results may exceed int32
+# In float beside integers, to tell which do. A product is that of all but zeros: onnxruntime, which
+# multiplies as float64, gives the least integer for infinity times zero.
+NEAR = {name: REDUCTIONS[name] for name in GROWING}
+NEAR["reduce_prod"] = NEAR["reduce_prod"]._replace(each="select(v, vec4f(1.0), v == vec4f(0.0))")
 
 
 def reduced_axes(graph: Graph, node: Node) -> set[int]:
@@ -233,7 +237,7 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
             "reduce",
             parameters | dict(elements.parameters),
             {
-                "near": tuple(REDUCTIONS[node.op]) if r.checked else (),
+                "near": tuple(NEAR[node.op]) if r.checked else (),
                 "unknown": UNKNOWN if r.checked and marks else "",
                 "spatial": x.view == 4,
                 "threads": threads,

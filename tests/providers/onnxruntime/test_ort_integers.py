@@ -170,6 +170,7 @@ BEYOND: dict[str, tuple[Any, dict[str, Array]]] = {
     "Pow": (node("Pow", ["a", "b"], ["y"]), {"a": np.array([2**24, 1]), "b": np.array([2**21, 1])}),
     "ReduceSum": (node("ReduceSum", ["a"], ["y"]), {"a": np.full(9, 2**28)}),
     "ReduceProd": (node("ReduceProd", ["a"], ["y"]), {"a": np.full(40, 2)}),
+    "ReduceProd with 0": (node("ReduceProd", ["a"], ["y"]), {"a": np.array([2**20] * 60 + [0])}),
     "ReduceSum of many": (node("ReduceSum", ["a"], ["y"]), {"a": np.full(900, 2**22)}),
     "ReduceSum below": (node("ReduceSum", ["a"], ["y"]), {"a": np.full((2, 70), -(2**25))}),
     "ReduceL1": (node("ReduceL1", ["a"], ["y"]), {"a": np.array([2**30, -(2**30)])}),
