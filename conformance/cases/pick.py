@@ -95,6 +95,7 @@ NODES = [
     pick("channels_21", (3, 4, 21), (7, 1), 0),
     pick("image_and_channels", (1, 3, 3, 3), (9, 3), 1),
     pick("rank_5", (2, 3, 2, 3, 5), (4, 1), 1),
+    pick("rank_6", (2, 3, 1, 3, 1, 3), (4, 1), 1),
     pick("rank_8", (2, 2, 1, 3, 3, 2, 2, 5), (4, 2), 3),
     pick("too_many_axes", (3, 3), (5, 3), 0, refused=True),
 ]

@@ -180,7 +180,7 @@ def lower(low: Lowering, node: Node) -> None:
     for k in range(width):
         parameters |= {f"extent{k}": shape[axis + k], f"stride{k}": prod(shape[axis + k + 1 :])}
     variant = {name: bool(node.attributes.get(name)) for name in ("wraps", "raises")}
-    rows = axis + width < len(shape)
+    rows = axis + width < len(shape) and planar(shape)  # a row of the last axis fills vec4
     for part, limits in _parts(low, x, shape, axis + width):
         low.each_vector(
             Kernel(
