@@ -20,7 +20,7 @@ from .windows import transposed
 LIKENESS = needs(
     "dtype.unsupported",
     "Both inputs of floats of 8 to 32 bits, bool, or integers of 2 to 64 bits.",
-    lambda e: {e.dtype(e.x(0)), e.dtype(e.x(1))} <= {*CAST},
+    lambda e: {e.dtype(e.x(0)), e.results[0].dtype} <= {*CAST},
 )
 ONE_DIAGONAL = needs(
     "shape.unsupported",
