@@ -109,3 +109,26 @@ def joined() -> Made:
 
 def test_requantized_inputs(host_name: str, book: Book) -> None:
     judged("CONCATENATION", joined(), host_name, book)
+
+
+def of_constants(op: str, dtype: str) -> Made:
+    """Yields operators of stored numbers that are constants, which become float32 before a run."""
+    kind = NUMPY_DTYPES[dtype]
+    stored = np.arange(np.iinfo(kind).min, np.iinfo(kind).max + 1).astype(kind).reshape(16, -1)
+    versions = {"LOGISTIC": 3, "MEAN": 3, "QUANTIZE": 2}
+    for (scale, zero), result in product(((0.02, 9), (0.5, 7)), ((0.04, 3), (0.013, 100), (1, 0))):
+        given = [Input(stored.shape, dtype, stored, quantization=held(dtype, scale, zero))]
+        made = Quantization((1 / 32768,), (0,)) if op == "LOGISTIC" else held(dtype, *result)
+        options: dict[str, object] = {"keepDims": True} if op == "MEAN" else {}
+        given += [Input((1,), "i32", np.array([1], np.int32))] if op == "MEAN" else []
+        yield Case(f"{scale} {result}", op, versions[op], tuple(given),
+                   "ReducerOptions" if options else None, options, output_type=dtype,
+                   output_quantization=made), []  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [("QUANTIZE", "i8"), ("QUANTIZE", "u8"), ("QUANTIZE", SHORT), ("LOGISTIC", SHORT),
+     ("MEAN", "i8"), ("MEAN", SHORT)])  # fmt: skip
+def test_constants(op: str, dtype: str, host_name: str, book: Book) -> None:
+    judged(op, of_constants(op, dtype), host_name, book)

@@ -47,6 +47,14 @@ def quantized(tensor: Tensor) -> bool:
     return tensor.quantization is not None and (tensor.dtype in STORED or short(tensor))
 
 
+def on_levels(tensor: Tensor) -> bool:
+    """Whether the same holds, or held of a constant that has become float32."""
+    held = tensor.quantization
+    return quantized(tensor) or (
+        tensor.data is not None and held is not None and len(held.scale) == 1
+    )
+
+
 def short(tensor: Tensor) -> bool:
     """Whether the host stores the tensor as int16, and computes with these in fixed point."""
     return tensor.dtype == SHORT and tensor.quantization is not None and not even(tensor)

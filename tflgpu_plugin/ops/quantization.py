@@ -44,7 +44,7 @@ def step(graph: Graph, node: Node) -> EpilogueOp:
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if quantization.even(result):
         return to_even(quantization.levels(result))
-    if quantization.quantized(source):
+    if quantization.on_levels(source):
         scale, levels = quantization.parameters(source)[0], quantization.levels(result)
         return quantized.times(scale, scale / levels.scale, levels)
     return EpilogueOp("fake_quant", None, (*quantization.levels(result), 1.0, 0.0))

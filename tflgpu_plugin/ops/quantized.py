@@ -17,7 +17,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import quantization
-from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import EpilogueOp, Graph, Node
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, ONE, Levels, fixed_point
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
@@ -46,17 +46,10 @@ def total(graph: Graph, node: Node, levels: Levels) -> Node | None:
     return made(node, "quantized_sum", summed(graph, node, levels))
 
 
-def _on_levels(tensor: Tensor) -> bool:
-    """Whether the tensor has 8 bits, or is a constant that was dequantized from 8 bits."""
-    held = tensor.quantization
-    constant = tensor.data is not None and held is not None and len(held.scale) == 1
-    return quantization.quantized(tensor) or constant
-
-
 def _even(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
     """Returns the numbers of `even_sum`, computed in float32 as by hosts."""
     tensors = [graph.tensors[t] for t in node.inputs[:2] if t is not None]
-    if node.op != "add" or not all(map(_on_levels, tensors)):
+    if node.op != "add" or not all(map(quantization.on_levels, tensors)):
         return None
     scale, zero = (np.float32(n) for n in quantization.parameters(graph.tensors[node.outputs[0]]))
     found: list[np.float32] = []

@@ -21,12 +21,19 @@ def rewritten(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Nod
     epilogue is a bias at most; None for nodes over other types, or without a rewrite."""
     row = ops.rows()[node.op].short
     rewrite = REWRITES.get(row.rewrite) if row else None
-    suits = quantization.quantized if row and row.bytes else short
-    if rewrite is None or not any(t is not None and suits(e.tensors[t]) for t in node.inputs):
+    if row is None or rewrite is None or not _over_numbers(e, node, row.bytes):
         return None
     if node.epilogue and rewrite is not wide_sums.split:
         return None
     return rewrite(e, graph, node, levels)
+
+
+def _over_numbers(e: Rewriter, node: Node, bytes_too: bool) -> bool:
+    """Whether a node reads int16 (or with `bytes_too` 8 bits), or a constant that was stored so."""
+    suits = quantization.quantized if bytes_too else short
+    if any(t is not None and suits(e.tensors[t]) for t in node.inputs):
+        return True
+    return suits(e.tensors[node.outputs[0]]) and quantization.on_levels(e.tensors[node.operand()])
 
 
 def _looked_up(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node] | None:
