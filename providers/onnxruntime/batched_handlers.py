@@ -336,7 +336,8 @@ def reduces_rows(body: HostModel, table: Table) -> bool:
     """Whether a loop with this body may take all steps at once: nodes of other kinds do not depend
     on the step, and it reduces rows whose bounds a step computes, or the differences of rows; or
     whether it lists numbers of such rows."""
-    if _lists_numbers(body, table):
+    inner = [one for node in body.nodes if _said(table, node) is picked for one in node.bodies]
+    if any(_lists_numbers(one, table) for one in (body, *inner)):
         return True
     lists = (appended, counted, picked)  # which few bodies have
     found_ = ((node, _said(table, node)) for node in body.nodes)

@@ -99,6 +99,27 @@ def test_any_number_of_places(kind: str) -> None:
     compared(padded(reduction=kind, n="n"), *given)
 
 
+OPEN_BAGS = {
+    "int64[5] offsets": "int64[b] offsets",
+    "int64 count = {5}, ": "",
+    ", bool goes_on = {1}": "",
+    "last, bags =": "count = Size (offsets) goes_on = Less (begin, count) last, bags =",
+    "is_empty = Equal (size, begin)": "of_size = CastLike (begin, size) "
+    "is_empty = Equal (size, of_size)",
+}
+
+
+@pytest.mark.parametrize("kind", ["ReduceSum", "ReduceMax"])
+def test_any_number_of_bags(kind: str) -> None:
+    """Nodes of the body are not placed alone, although they are more than one."""
+    text = PADDED.format(**USUAL | {"reduction": kind, "n": "n"})
+    for old, new in OPEN_BAGS.items():
+        assert old in text
+        text = text.replace(old, new)
+    given = [feeds(bags, n, n) for n, bags in ((4, [0, 2, 2]), (9, [0, 1, 3, 3, 7, 9]), (12, [3]))]
+    compared(parsed(text), *given)
+
+
 @pytest.mark.parametrize(
     "other",
     [
