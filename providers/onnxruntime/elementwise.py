@@ -97,8 +97,8 @@ def _of_nothing(e: Builder, axes: Sequence[int]) -> int:
 def reduction(e: Builder) -> int:
     """Builds a reduction over the given axes, all by default."""
     x, given, rank = e.x(), e.listed("axes", 1), e.rank()
-    # onnxruntime's int32 kernels saturate.
-    more: dict[str, Any] = {"saturates": True} if e.dtype() == "i32" else {}
+    # onnxruntime's kernels of integers saturate, and multiply as float64.
+    more: dict[str, Any] = {"saturates": True} if e.dtype() in ("i32", "i64") else {}
     if not given and e.integer("noop_with_empty_axes"):  # elementwise: |x| for ReduceL1
         alone = e.reshape(x, (prod(e.shape(x)), 1))
         made = e.add(e.row.op, alone, e.index([1]), keep_dims=True, **more)

@@ -65,10 +65,9 @@ WHOLE = {
     "reduce_sum_square": Reduction(NONE, SUM, each="v * v"),
 }
 GROWING = {*WHOLE} - {"reduce_max", "reduce_min"}  # results may exceed int32
-# In float beside integers, to tell which do. A product is that of all but zeros: onnxruntime, which
-# multiplies as float64, gives the least integer for infinity times zero.
-NEAR = {name: REDUCTIONS[name] for name in GROWING}
-NEAR["reduce_prod"] = NEAR["reduce_prod"]._replace(each="select(v, vec4f(1.0), v == vec4f(0.0))")
+# The product in float of all but zeros: a host that `saturates` multiplies as float64, and gives
+# the least integer for infinity times zero.
+NOT_ZERO = REDUCTIONS["reduce_prod"]._replace(each="select(v, vec4f(1.0), v == vec4f(0.0))")
 
 
 def reduced_axes(graph: Graph, node: Node) -> set[int]:
@@ -126,12 +125,15 @@ class Reduced:
         return self.low.geometry(self.node.outputs[0]).vectors
 
     @property
-    def checked(self) -> bool:
-        """Whether results are compared with those in float: sums of int64, or of int32 where the
-        host `saturates`."""
+    def near(self) -> Reduction | None:
+        """Returns the reduction in float whose results are compared with those of integers: of
+        int64, or of int32 where the host `saturates`; else None."""
         given, made = self.node.attributes, self.low.graph.tensors[self.node.outputs[0]]
         asked = given.get("saturates", made.dtype == "i64") and not given.get("unchecked")
-        return bool(asked and is_integer(made) and self.node.op in GROWING)
+        if not (asked and is_integer(made) and self.node.op in GROWING):
+            return None
+        zeros = self.node.op == "reduce_prod" and given.get("saturates")
+        return NOT_ZERO if zeros else REDUCTIONS[self.node.op]
 
 
 @dataclass(frozen=True)
@@ -228,17 +230,17 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     }
     if elements.part:
         parameters |= {"parts": parts, "chunk": elements.part}
-    parameters |= {"channels": out.channels} if r.checked else {}
+    parameters |= {"channels": out.channels} if r.near else {}
     marks = node.outputs[0] in low.unflagged
     writes: dict[str, Source | Access] = {"out": node.outputs[0] if made is None else made}
-    writes |= {"check": Access(CHECK, 0)} if r.checked and not marks else {}
+    writes |= {"check": Access(CHECK, 0)} if r.near and not marks else {}
     low.dispatch(
         Kernel(
             "reduce",
             parameters | dict(elements.parameters),
             {
-                "near": tuple(NEAR[node.op]) if r.checked else (),
-                "unknown": UNKNOWN if r.checked and marks else "",
+                "near": r.near or (),
+                "unknown": UNKNOWN if r.near and marks else "",
                 "spatial": x.view == 4,
                 "threads": threads,
                 "ahead": ahead,
