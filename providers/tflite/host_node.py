@@ -91,9 +91,12 @@ class RawNode:
     def kind(self, position: int) -> str:
         """Returns the dtype of an input in the model, "" for an absent one. (Values of int64
         constants may be int32 here.)"""
-        if not self.has_input(position):
+        tensor = self.inputs[position] if self.has_input(position) else None
+        if tensor is None:
             return ""
-        return codes.dtype(self.context.tensors[self.inputs[position]].type)
+        if self.context is None:
+            return self.tensors[tensor].dtype
+        return codes.dtype(self.context.tensors[tensor].type)
 
     def constant(self, position: int) -> Array | None:
         """Returns the value of an input that is a constant, else None."""

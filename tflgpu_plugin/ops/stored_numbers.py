@@ -24,7 +24,9 @@ def over_numbers(rule: Rule, shifts: bool = False) -> Rule:
     `shifts`, hosts shift by one bit less than numbers have at most."""
 
     def decompose(steps: Decomposition, node: Node) -> bool:
-        if steps.editor.tensors[node.outputs[0]].dtype not in COUNTED:
+        operands = (steps.editor.tensors[t] for t in node.reads)
+        real = any(t.dtype == "f32" and t.quantization is None for t in operands)
+        if real or steps.editor.tensors[node.outputs[0]].dtype not in COUNTED:
             return rule(steps, node)
         given = [whole(steps, t) for t in node.reads]
         if shifts:
