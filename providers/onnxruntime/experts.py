@@ -17,13 +17,10 @@ from tflgpu_plugin.providers import Builder
 from .rearranging import cut
 
 X, ROUTER, FIRST, FIRST_BIAS, SECOND, SECOND_BIAS = range(6)
+# Attributes without effect: the first always, those of swiglu for another activation.
 IGNORED = (
-    "use_sparse_mixer",
-    "activation_alpha",
-    "activation_beta",
-    "swiglu_fusion",
-    "swiglu_limit",
-)  # all but the first: but for swiglu
+    "use_sparse_mixer", "activation_alpha", "activation_beta", "swiglu_fusion", "swiglu_limit"
+)  # fmt: skip
 SPARSE = 2  # experts for each choice from which on the chosen weights are gathered
 
 

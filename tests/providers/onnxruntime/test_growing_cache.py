@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tflgpu_plugin
 from conformance.models import decoders
 from tests.support.decoding import BoundSide, Pair, Side, half_pair, pair
 from tests.support.onnx_models import session
@@ -39,6 +40,23 @@ def test_200_tokens(where: str) -> None:
     for _ in range(200):
         both.step(1)
     both.assert_on_gpu()
+
+
+# The launches of the plan of any length, with alternatives for one token and for several.
+@pytest.mark.parametrize(
+    ("write", "heads", "most"), [(decoders.gpt, 4, 8), (decoders.grouped, 2, 10)]
+)
+def test_launches_that_a_layer_adds(write: Any, heads: int, most: int) -> None:
+    """A launch that is added for each layer costs each token more than its work."""
+    counts = []
+    for layers in (2, 3):
+        size = decoders.Size(layers=layers, heads=4, width=64)
+        both = pair(write, size)
+        both.begin(1, decoders.empty(size, 1, BUFFER if heads == 2 else 0, heads))
+        both.step(1)
+        (partition,) = tflgpu_plugin.report(both.ours.session).partitions
+        counts.append(partition.dispatches)
+    assert counts[1] - counts[0] <= most
 
 
 @pytest.mark.parametrize("where", SIDES)
