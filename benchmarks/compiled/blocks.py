@@ -1,6 +1,7 @@
 """Blocks of current networks as the compiler's graphs: a layer of BERT-base and of ViT-B/16, a
-token of a layer of Llama 3 8B after 511, a level of a detector, an LSTM. All rows of weights are
-the same row, which keeps magnitudes and takes no memory."""
+token after 511 of a layer of Llama 3 8B, and of Llama 3.2 1B with weights of 4 bits, a level of a
+detector, an LSTM. All rows of weights are the same row, which keeps magnitudes and takes no
+memory."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ class _Block:
         self.nodes: list[Node] = []
         self.inputs = [self._tensor(shape)]
 
-    def _tensor(self, shape: Shape, data: Any = None) -> int:
+    def _tensor(self, shape: Shape, data: Any = None, kind: str = "f32") -> int:
         number = len(self.tensors)
-        self.tensors[number] = Tensor(f"t{number}", shape, "f32", data)
+        self.tensors[number] = Tensor(f"t{number}", shape, kind, data)
         return number
 
     def given(self, *shape: int) -> int:
@@ -55,6 +56,16 @@ class _Block:
         shape = (*rows, outputs)
         plain = {"keep_num_dims": True, "activation": "none"}
         return self.node("fully_connected", [shape], *given, **plain)
+
+    def in_blocks(self, x: int, outputs: int, bits: int = 4, block: int = 32) -> int:
+        """Adds a dense layer whose weights are stored in blocks of so many bits."""
+        *rows, inputs = self.tensors[x].shape
+        words = (outputs, inputs // block, block * bits // 32)
+        row = np.random.default_rng(0).integers(-(2**31), 2**31, words[1:], np.int32)
+        weights = self._tensor(words, np.broadcast_to(row, words), "i32")
+        scales = self.constant(0.01, *words[:2])
+        shape = (*rows, outputs)
+        return self.node("matmul_blocks", [shape], x, weights, scales, bits=bits, block=block)
 
     def conv(self, x: int, outputs: int, kernel: int = 1, then: str = "") -> int:
         batch, high, wide, inputs = self.tensors[x].shape
@@ -91,31 +102,36 @@ def encoder_layer(tokens: int, width: int, heads: int, first: bool) -> Graph:
     return b.graph(x if first else norm(x))
 
 
-def decoded_token(width: int, heads: int, kv_heads: int, inner: int, keys: int) -> Graph:
+def decoded_token(
+    width: int, heads: int, kv_heads: int, inner: int, keys: int, in_blocks: bool = False
+) -> Graph:
     """Returns one token of a Llama layer: RMS norm, rotary positions, grouped queries over `keys`
-    of a cache, gated units; without the update of the cache."""
+    of a cache, gated units; without the update of the cache. `in_blocks`: weights of 4 bits."""
     b = _Block((1, 1, width))
     (x,) = b.inputs
     depth = width // heads
     cos, sin = b.given(1, 1, 1, depth), b.given(1, 1, 1, depth)
     k, v = b.given(1, kv_heads, keys, depth), b.given(1, kv_heads, keys, depth)
 
+    def dense(value: int, outputs: int) -> int:
+        return b.in_blocks(value, outputs) if in_blocks else b.dense(value, outputs, False)
+
     def norm(value: int) -> int:
         made = b.same("standardize", value, epsilon=1e-5, centred=False)
         return b.same("mul", made, b.weights(width), activation="none")
 
     y = norm(x)
-    q = b.same("rotary", b.dense(y, width, False), cos, sin, heads=heads)
-    new = b.same("rotary", b.dense(y, kv_heads * depth, False), cos, sin, heads=kv_heads)
-    made = b.dense(y, kv_heads * depth, False)
+    q = b.same("rotary", dense(y, width), cos, sin, heads=heads)
+    new = b.same("rotary", dense(y, kv_heads * depth), cos, sin, heads=kv_heads)
+    made = dense(y, kv_heads * depth)
     grouped = {"heads": heads, "kv_heads": kv_heads, "scale": depth**-0.5}
     y = b.same("attention", q, k, v, **grouped)
-    x = b.add(b.dense(y, width, False), x)
+    x = b.add(dense(y, width), x)
     y = norm(x)
-    gate = b.dense(y, inner, False)
+    gate = dense(y, inner)
     gate = b.same("mul", gate, b.same("logistic", gate), activation="none")
-    y = b.same("mul", gate, b.dense(y, inner, False), activation="none")
-    return b.graph(b.add(b.dense(y, width, False), x), new, made)
+    y = b.same("mul", gate, dense(y, inner), activation="none")
+    return b.graph(b.add(dense(y, width), x), new, made)
 
 
 def attention(
@@ -167,6 +183,7 @@ BLOCKS: dict[str, Callable[[], Graph]] = {
     "bert_base_layer_128": lambda: encoder_layer(128, 768, 12, False),
     "vit_b16_layer_197": lambda: encoder_layer(197, 768, 12, True),
     "llama_8b_token_512": lambda: decoded_token(4096, 32, 8, 14_336, 512),
+    "llama_1b_token_512_4_bits": lambda: decoded_token(2048, 32, 8, 8192, 512, True),
     "detector_level_26": lambda: detector_level(26, 256),
     "lstm_100_256": lambda: lstm_layer(100, 256, 256),
 }

@@ -40,14 +40,21 @@ def variant(target: Target, name: str) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     ("name", "team", "words"),
-    [("long", 64, 4), ("long_rows", 16, 4), ("long_rows_bits_8", 64, 0)],
+    [
+        ("long_whole", 64, 4),
+        ("long_whole_rows", 64, 4),
+        ("long_whole_bits_8", 32, 8),
+        ("long", 64, 0),
+        ("long_rows", 32, 0),
+        ("long_rows_bits_8", 64, 0),
+    ],
 )
 def test_long_rows_have_large_teams(name: str, team: int, words: int) -> None:
-    """Registers do not hold the words of 4 rows at once."""
+    """Words are loaded at once if inputs fill all units, and if registers hold them."""
     found = variant(Target(software=False, vendor="amd", subgroup_size=64), name)
     assert (found["team"], found["words"]) == (team, words)
 
 
 def test_software_adapters_have_small_teams_and_load_word_by_word() -> None:
-    found = variant(Target(software=True, subgroup_size=8), "long")
+    found = variant(Target(software=True, subgroup_size=8), "long_whole")
     assert (found["team"], found["words"]) == (8, 0)

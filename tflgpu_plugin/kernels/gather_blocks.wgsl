@@ -25,7 +25,7 @@
 {% if zeros %}
   let v = (numbers - scale.y) * scale.x;
 {% else %}
-  let v = (numbers - p.middle) * scale;
+  let v = (numbers - {{ 2 ** (bits - 1) }}.0) * scale;
 {% endif %}
   store_out(i, epilogue_out((i / p.spatial) % p.slices), v);
 }

@@ -25,6 +25,18 @@
   {{ name }} = {% for k in range(team // 8) %}{{ " + " if k }}totals[lid / {{ team }}u * {{ team // 8 }}u + {{ k }}u]{% endfor %};
 {% endif %}
 {% endmacro %}
+{# What is loaded at slice j of the inputs, where it exists: units that are loaded at once are whole. #}
+{% macro there(load, j) %}
+{{ load % ("s%d" % j) if words else "select(vec4f(0.0), %s, s%d < p.in_slices)" % (load % ("min(s%d, p.in_slices - 1u)" % j), j) }}
+{%- endmacro %}
+{# Four numbers of a word, from its lower and upper half. They become floats by bits, since many GPUs convert integers at a quarter
+   of the rate: those of 2^23 have units of 1, those of 2^19 of 1/16, so that a number need not be shifted. Exact. #}
+{% macro centred(low, high, j) %}
+bitcast<vec4f>((vec4u({% for k in range(4) %}{{ high if (4 * j + k) * bits >= 16 else low }}{{ ", " if k < 3 }}{% endfor %})
+ {#- #} & vec4u({% for k in range(4) %}{{ (2 ** bits - 1) * 2 ** ((4 * j + k) * bits % 16) }}u{{ ", " if k < 3 }}{% endfor %}))
+ {#- #} | vec4u({% for k in range(4) %}{{ (150 - (4 * j + k) * bits % 16) * 2 ** 23 }}u{{ ", " if k < 3 }}{% endfor %}))
+ {#- #} - vec4f({% for k in range(4) %}{{ 2 ** (23 - (4 * j + k) * bits % 16) + (0 if zeros else 2 ** (bits - 1)) }}.0{{ ", " if k < 3 }}{% endfor %})
+{%- endmacro %}
 {% include "each_group.wgsl" %}
   let lane = lid % {{ team }}u;
   let slice = wi.x * {{ teams }}u + lid / {{ team }}u;
@@ -64,10 +76,10 @@
 {% for j in range(slices) %}
       let s{{ j }} = {{ slices }}u * word + {{ j }}u;
 {% if gains %}
-      let gain{{ j }} = select(vec4f(0.0), load_gains(min(s{{ j }}, p.in_slices - 1u)), s{{ j }} < p.in_slices);
+      let gain{{ j }} = {{ there("load_gains(%s)", j) }};
 {% endif %}
 {% for m in range(rows) %}
-      {{ "var" if gains else "let" }} v{{ m }}_{{ j }} = select(vec4f(0.0), load_x(x{{ m }} + min(s{{ j }}, p.in_slices - 1u) * p.x_pixels), s{{ j }} < p.in_slices);
+      {{ "var" if gains else "let" }} v{{ m }}_{{ j }} = {{ there("load_x(x%d + %%s * p.x_pixels)" % m, j) }};
 {% if normed %}
       squares{{ m }} = fma(v{{ m }}_{{ j }}, v{{ m }}_{{ j }}, squares{{ m }});
 {% endif %}
@@ -77,9 +89,10 @@
 {% endfor %}
 {% endfor %}
 {% for r in range(4) %}
-      let bits{{ r }} = vec4u({{ "four%d_%d[%d]" % (r, n // 4, n % 4) if words else "load_w(row%d * p.words + word)" % r }});
+      let low{{ r }} = {{ "four%d_%d[%d]" % (r, n // 4, n % 4) if words else "load_w(row%d * p.words + word)" % r }};
+      let high{{ r }} = low{{ r }} >> 16u;
 {% for j in range(slices) %}
-      let w{{ r }}_{{ j }} = vec4f((bits{{ r }} >> vec4u({% for k in range(4) %}{{ (4 * j + k) * bits }}u{{ ", " if k < 3 }}{% endfor %})) & vec4u({{ 2 ** bits - 1 }}u)) - {{ "scale%d.y" % r if zeros else "p.middle" }};
+      let w{{ r }}_{{ j }} = {{ centred("low%d" % r, "high%d" % r, j) }}{{ " - scale%d.y" % r if zeros }};
 {% endfor %}
 {% endfor %}
 {% for m, j in product(range(rows), range(slices)) %}

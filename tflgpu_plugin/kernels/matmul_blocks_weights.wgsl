@@ -20,7 +20,7 @@
   let zero = vec4f(scale0.y, scale1.y, scale2.y, scale3.y);
   let scale = select(vec4f(0.0), vec4f(scale0.x, scale1.x, scale2.x, scale3.x), there);
 {% else %}
-  let zero = vec4f(p.middle);
+  let zero = vec4f({{ 2 ** (bits - 1) }}.0);
   let scale = select(vec4f(0.0), vec4f(scale0, scale1, scale2, scale3), there);
 {% endif %}
   let words = vec4u(word0, word1, word2, word3);

@@ -36,7 +36,7 @@ from tflgpu_plugin.ops.table import Op, unplanned
 LEAST = 16  # smallest block; blocks are powers of two
 UNIT = 32  # most numbers per iteration
 MOST_ROWS = {4: 2, 8: 4}  # rows per thread, by bits
-TEAM, FEW_UNITS = 8, 2  # threads that share an output's inputs at least; units of each at least
+TEAM = 8  # threads that share an output's inputs at least
 STREAMING = 1 << 16  # threads that read weights as fast as memory gives them
 AT_ONCE = 2  # rows for which registers hold all words of a unit
 
@@ -174,7 +174,8 @@ def _multiply(b: BlockProduct) -> None:
     units = -(-used // unit)
     team = _team(low.target, units, -(-outputs // 4) * -(-rows // together))
     low.loops(node, -(-units // team) * (unit + 2) + 1)
-    fits = together <= AT_ONCE and unit % 4 == 0 and not low.target.software
+    whole = unit % 4 == 0 and inputs * bits % (32 * unit) == 0
+    fits = together <= AT_ONCE and whole and not low.target.software
     words = unit if fits else 0
     normed = row_norms.taken(low, node, rows * outputs * inputs)
     given = normed.reads if normed else {"x": low.stored(node.operand())}
@@ -208,12 +209,12 @@ def _multiply(b: BlockProduct) -> None:
 @chooses
 def _team(target: Target, units: int, slices: int) -> int:
     """Returns how many threads share the inputs of an output slice: on GPUs as many as keep enough
-    of them busy, and each has a few units."""
+    of them busy, and each has a unit."""
     found = TEAM if target.teams else 1
     while (
         not target.software
         and 1 < found < WORKGROUP
-        and units >= 2 * found * FEW_UNITS
+        and units >= 2 * found
         and 2 * found * slices <= STREAMING
     ):
         found *= 2
@@ -247,7 +248,7 @@ def constant_blocks(
     }
     parameters: dict[str, object] = {
         "outputs": rows.stop - rows.start, "words": row_bytes(low, node) // 4, "blocks": count,
-        "size": block, "middle": float(2 ** (bits - 1)),
+        "size": block,
     }  # fmt: skip
     return reads, parameters, {"bits": bits, "zeros": zeros is not None}
 
