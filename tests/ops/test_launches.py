@@ -16,6 +16,7 @@ from tests.ops.test_op_refusals import POOL, Told, graph_of
 from tests.support.refused import refused
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target, Tensor
+from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.ops import io_layout, rows
 from tflgpu_plugin.ops.lowering import Lowering, Raw
 from tflgpu_plugin.ops.tiles import STARTS
@@ -125,6 +126,26 @@ def test_few_long_sums_are_shared_by_shuffle_up_to_a_length() -> None:
     for count, groups in ((16, 1), (256, 1), ((1 << 14) - 1, 1), (1 << 14, 6)):
         given = (2, count, 9), [1]
         assert launched(SHUFFLES, "mean", *given, keep_dims=True) == [(groups, 1, 1)]
+
+
+def test_threads_of_software_drivers_without_a_result_do_not_run() -> None:
+    for count, threads in ((1, 8), (9, 64)):
+        (launch,) = lowered(SHUFFLES, "mean", (count, 130, 4), [1], keep_dims=True).launches
+        assert (launch.parameters["lanes"], launch.variant["threads"]) == (8, threads)
+
+
+def test_a_length_that_grows_is_summed_by_several_threads() -> None:
+    """It is the first of many, which may be short."""
+    for length, together in ((9, 1), (Trace().symbol(0, 9), 8)):
+        (launch,) = lowered(SHUFFLES, "reduce_sum", (1, length), [1], keep_dims=True).launches
+        assert launch.parameters["lanes"] == together
+
+
+def test_sums_of_the_last_axis_are_addressed_without_divisions() -> None:
+    for shape, axes, inner in (((5, 33), [1], 1), ((2, 3, 5, 6), [-1], 1), ((5, 33), [0], 0),
+                               ((2, 5, 33), [1, 2], 0), ((2, 33, 1), [1], 0)):  # fmt: skip
+        (launch,) = lowered(SHUFFLES, "reduce_sum", shape, axes, keep_dims=True).launches
+        assert launch.variant["inner"] == inner
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
 // Variant:
 //   spatial  all pixels are reduced, and the output is [batch][slices]. Otherwise any set of axes is reduced, by row-major
 //            element indices
+//   inner    the last axis is reduced, the only one, so that addresses follow from the first element's without divisions
 //   ahead    elements that are loaded before they are combined, so that a GPU waits once
 //   centred  reduces the differences to load_centre(output)
 //   near     expressions of a reduction in float, beside that of integers: (start, combine, finish, each). Where they tell that a
@@ -42,6 +43,16 @@ var<workgroup> partial: array<Sums, {{ threads }}>;
 {% if spatial %}
 fn origin(i: u32) -> u32 { return i * p.count; }
 fn element(start: u32, r: u32) -> vector_out { return load_x(start + r); }
+{% elif inner %}
+// The first input element of each lane of output vec4 i.
+fn origin(i: u32) -> vec4u {
+  let row = elements_of(i, p.channels, p.spatial, p.slices);
+  return 4u * ((row / p.in_spatial) * p.in_slices * p.in_spatial + row % p.in_spatial);
+}
+fn element(start: vec4u, r: u32) -> vector_out {
+  let at = start + (r / 4u * 4u * p.in_spatial + r % 4u);
+  return vector_out(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w));
+}
 {% else %}
 // The first input element of each lane of output vec4 i. The axes that are kept are collapsed into three.
 fn origin(i: u32) -> vec4u {

@@ -9,9 +9,10 @@ from math import inf, isqrt, prod
 from typing import NamedTuple
 
 from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.extent import Extent
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
 from tflgpu_plugin.ir.quantization import is_integer
-from tflgpu_plugin.ir.symbolic import f32, near, several
+from tflgpu_plugin.ir.symbolic import f32, larger, near, several, surely_equal
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always
@@ -24,6 +25,7 @@ SHUFFLED_THREADS = 8  # threads that share a result by shuffle ...
 MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many elements: longer sums round worse
 AHEAD = 8  # vec4 that a GPU thread loads at once
 MAX_THREADS = 256  # per workgroup
+MIN_SHARED = 16  # elements of a result from which on several threads share it
 MIN_SERIAL = 128  # elements per thread from which on a second launch pays
 MIN_PART = 16  # least elements per thread in a part
 MOST_GROWN = 16  # factor by which a symbolic number of elements may differ from that of the trace
@@ -145,6 +147,7 @@ class _Elements:
     count: int
     parameters: Mapping[str, object]
     part: int = 0
+    inner: bool = False  # they are a row in the storage of the operand
 
 
 def _elements(r: Reduced) -> _Elements:
@@ -165,10 +168,19 @@ def _one_by_one(r: Reduced) -> _Elements:
         "in_spatial": x.spatial,
         "in_channels": x.channels,
     }
+    if _is_inner(r):
+        return _Elements(Access(r.node.operand(), 1), r.count, parameters, inner=True)
     for name, three in (("kept", kept), ("gone", gone)):
         parameters |= {f"{name}_{k}": three[k].extent for k in (1, 2)}
         parameters |= {f"{name}_stride_{k}": three[k].stride for k in range(3)}
     return _Elements(Access(r.node.operand(), 1), r.count, parameters)
+
+
+def _is_inner(r: Reduced) -> bool:
+    """Whether the last axis is reduced, no other one, and is that of the channels in storage."""
+    gone = [axis for axis in r.axes if several(r.shape[axis])]
+    channels = r.low.geometry(r.node.operand()).channels
+    return gone == [len(r.shape) - 1] and surely_equal(channels, r.shape[-1])
 
 
 def _lower_parts(r: Reduced) -> None:
@@ -211,7 +223,9 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     parts = -(-elements.count // length)
     centred = len(node.inputs) > 2 and x.source == node.operand()
     vectors = out.vectors * parts
-    together = lanes(target, length, vectors)
+    # A length that changes is often short in the first run alone.
+    longer = larger(length, MIN_SHARED) if isinstance(length, Extent) else length
+    together = lanes(target, longer, vectors)
     threads = wide(target, length, vectors, together, 4 * AHEAD)
     together = threads if threads > WORKGROUP else together
     each = -(-length // together)
@@ -242,6 +256,7 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
                 "near": r.near or (),
                 "unknown": UNKNOWN if r.near and marks else "",
                 "spatial": x.view == 4,
+                "inner": elements.inner,
                 "threads": threads,
                 "ahead": ahead,
                 "parts": elements.part > 0,
@@ -276,7 +291,7 @@ def exchanges(target: Target, count: int) -> bool:
 def lanes(target: Target, count: int, results: int) -> int:
     """Returns how many threads share a result of `count` elements: one if it is cheap, a workgroup
     for long ones, and more on GPUs if there are too few results to occupy them."""
-    if count < 16:
+    if count < MIN_SHARED:
         return 1
     few = count < (4 if target.software else 2) * WORKGROUP
     found = SHUFFLED_THREADS if few or exchanges(target, count) else WORKGROUP
@@ -292,8 +307,9 @@ def lanes(target: Target, count: int, results: int) -> int:
 @chooses
 def wide(target: Target, count: int, results: int, together: int, least: int) -> int:
     """Returns the number of threads of a workgroup: more than usual if few results each have a
-    whole workgroup, and each thread still has at least `least` elements."""
-    found = WORKGROUP
+    whole workgroup, and each thread still has at least `least` elements; fewer for a single result
+    on software drivers, which run all threads one after the other."""
+    found = together if target.software and results == 1 and together > 1 else WORKGROUP
     while (
         not target.software
         and together == WORKGROUP
