@@ -16,6 +16,8 @@ from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Graph, Node, Quantization, Shape, Tensor
 
+Sizes = tuple[int, int]
+
 
 def labels(graph: Graph, **tuning: str) -> list[str]:
     plan = compiler.compile(graph, replace(TARGET, tuning=tuning))
@@ -109,13 +111,16 @@ def appended(past: Shape, new: Shape, axis: int = 2, extra: str = "") -> Graph:
     return b.graph(y, present, *([b.op(extra, present)] if extra else []))
 
 
-def written(depth: int, moved: bool = False, **more: int) -> Graph:
-    """Returns the same with a cache of fixed length, in which new rows replace old ones."""
+def written(
+    depth: int, moved: bool = False, sizes: Sizes = (9, 2), ends: bool = False, **more: int
+) -> Graph:
+    """Returns the same with a cache of fixed length, in which new rows replace old ones; `sizes`
+    has both lengths."""
     b = Net()
-    old = b.input((2, 2, 9, depth))
-    new, starts = b.input((2, 2, 2, depth)), b.input((2,), "i32")
+    old, new = (b.input((2, 2, length, depth)) for length in sizes)
+    starts = b.input((2,), "i32")
     x = b.op("neg", old) if moved else old
-    present = b.op("update_slice", x, new, starts, axis=2, raises=True)
+    present = b.op("update_slice", x, new, starts, axis=2, ends=ends, raises=True)
     q = b.input((2, 4, 1, depth))
     y = b.op("attention", q, present, present, None, None, scale=0.5, heads=4, kv_heads=2,
              empty=0.0, **more)  # fmt: skip
@@ -165,6 +170,18 @@ def test_a_cache_is_made_and_read_in_the_hosts_buffer(name: str) -> None:
     new_rows = ["pack"] * name.startswith("written")
     writes = "update_slice" if new_rows else "concat"
     assert made == [*new_rows, writes, "attention", "unpack"]
+
+
+def test_few_threads_write_the_zeros_after_new_rows() -> None:
+    plan = compiler.compile(written(8, sizes=(320, 1), ends=True), TARGET)
+    (launch,) = [made for made in plan.dispatches if made.label == "update_slice"]
+    assert launch.groups == (-(-2 * 2 * 20 * 2 // 64), 1, 1)
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("sizes", [(9, 1), (40, 1), (40, 7), (64, 4), (330, 2)])
+def test_new_rows_and_the_zeros_after_them(sizes: Sizes) -> None:
+    _agree(written(8, sizes=sizes, ends=True), 1e-5)
 
 
 JOINED = {"rows": both_appended(), "early": both_appended(sum_first=True)}

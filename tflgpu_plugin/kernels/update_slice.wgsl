@@ -3,7 +3,8 @@
 // `apart` in it. `starts` holds the first replaced index of each axis, or one for each batch, on the first axis. `raises`: a
 // part that is not inside the tensor fails the run. `rows`: tensor and result lie in the host's order, and extents, strides and
 // indices count vec4, all of which are replaced or none. `inside`: the same, where the tensor is in the buffer of the result
-// already; there is a thread per vec4 of the update, and a part that is not inside the tensor is not written.
+// already; there is a thread per vec4 of the update, and a part that is not inside the tensor is not written. `ends` after such a
+// part: there may be more threads on the axis with a start (`own`), and each also writes zeros to every own-th index after the part.
 {% if inside %}
 var<private> outside = false;
 {% endif %}
@@ -28,35 +29,33 @@ fn start(k: u32, extent: u32, span: u32) -> u32 {
 {% set index = "u32" if rows else "vec4u" %}
 {% include "each_vector.wgsl" %}
 {% if inside %}
-{{ at.split("i", starts|length, "extent" if ends else "span") }}
+{{ at.split("i", starts|length, "own" if ends else "span") }}
 {% for k, number in starts if number is not none %}
   let s{{ k }} = start({{ "c0" if batch else "%du" % number }}, p.extent{{ k }}, p.span{{ k }});
-{% if ends %}
-  if (c{{ k }} < s{{ k }}) { return; }
-  c{{ k }} -= s{{ k }};
-  let after = c{{ k }} >= p.span{{ k }};
-{% else %}
-  c{{ k }} += s{{ k }};
-{% if circular %}
-  c{{ k }} %= p.extent{{ k }};
-{% endif %}
-{% endif %}
 {% endfor %}
 {% if raises %}
   if (outside) { return; }
 {% endif %}
-{% set own, other, step = ("i", "e", "apart") if ends else ("to", "i", "stride") %}
-  let {{ "e" if ends else "to" }} = {% for k, number in starts %}{{ " + " if k }}c{{ k }} * p.{{ step }}{{ k }}{% endfor %};
-{% if ends %}
-  if (after) {
-    store_out(i, epilogue_out((i / p.spatial) % p.slices), vector_out(0));
-    return;
+{% for k, number in starts if ends and number is not none %}
+  let origin = {% for j, n in starts %}{{ " + " if j }}{{ "s" if j == k else "c" }}{{ j }} * p.stride{{ j }}{% endfor %};
+  for (var c = select(c{{ k }}, c{{ k }} + p.own{{ k }}, c{{ k }} < p.span{{ k }}); s{{ k }} + c < p.extent{{ k }}; c += p.own{{ k }}) {
+    let zero = origin + c * p.stride{{ k }};
+    store_out(zero, epilogue_out((zero / p.spatial) % p.slices), vector_out(0));
   }
+  if (c{{ k }} >= p.span{{ k }}) { return; }
+{% endfor %}
+  let e = {% for k, number in starts %}{{ " + " if k }}c{{ k }} * p.apart{{ k }}{% endfor %};
+{% for k, number in starts if number is not none %}
+  c{{ k }} += s{{ k }};
+{% if circular %}
+  c{{ k }} %= p.extent{{ k }};
 {% endif %}
-  let row = {{ other }} / p.update_slices;
-  let plane = row / p.update_spatial * p.update_slices + {{ other }} % p.update_slices;
+{% endfor %}
+  let to = {% for k, number in starts %}{{ " + " if k }}c{{ k }} * p.stride{{ k }}{% endfor %};
+  let row = e / p.update_slices;
+  let plane = row / p.update_spatial * p.update_slices + e % p.update_slices;
   let v = load_updates(plane * p.update_spatial + row % p.update_spatial);
-  store_out({{ own }}, epilogue_out(({{ own }} / p.spatial) % p.slices), v);
+  store_out(to, epilogue_out((to / p.spatial) % p.slices), v);
 {% else %}
   var e = {{ index }}();
   var kept = {{ index }}();

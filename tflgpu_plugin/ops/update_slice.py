@@ -10,12 +10,16 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geometry
+from tflgpu_plugin.ir.symbolic import larger
 from tflgpu_plugin.ops.attention import with_heads
 from tflgpu_plugin.ops.host_order import flat, home, settle
 from tflgpu_plugin.ops.lowering import CHECK, Access, Kernel, Lowering, Raw, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, host_buffer, workgroups
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
+
+MOST_ZEROS = 16  # vec4 of zeros that a thread writes
+Level = tuple[int | None, int, int]  # an axis: see `_levels`
 
 
 def _shapes(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
@@ -84,8 +88,11 @@ def lower(low: Lowering, node: Node) -> None:
         low.shared[node.operand()] = node.outputs[0]
     else:
         reads = {"x": source, **reads}
-    alone = inside and not node.attributes.get("ends")  # only the part is written
-    vectors = prod(few for _, _, few in levels) if alone else stored.vectors
+    ends = bool(node.attributes.get("ends"))
+    own = _own(levels, ends)
+    if inside and ends:
+        parameters |= {f"own{k}": number for k, number in enumerate(own)}
+    vectors = prod(own) if inside else stored.vectors
     parameters["vectors"] = vectors
     low.dispatch(
         Kernel(
@@ -94,8 +101,7 @@ def lower(low: Lowering, node: Node) -> None:
             {
                 "starts": tuple((k, number) for k, (number, _, _) in enumerate(levels)),
                 "batch": axis is not None, "circular": bool(node.attributes.get("circular")),
-                "ends": bool(node.attributes.get("ends")), "raises": raises, "rows": rows,
-                "inside": inside,
+                "ends": ends, "raises": raises, "rows": rows, "inside": inside,
             },
         ),
         node,
@@ -123,10 +129,19 @@ def _is_only_updated(low: Lowering, node: Node) -> bool:
     return raw == Raw("input", node.operand())
 
 
-def _levels(shape: Shape, update: Shape, axis: int | None) -> list[tuple[int | None, int, int]]:
+def _own(levels: list[Level], ends: bool) -> list[int]:
+    """Returns the number of threads on each axis: those of the update or, where `ends`, enough that
+    each has few zeros to write."""
+    return [
+        larger(few, -(-many // MOST_ZEROS)) if ends and number is not None else few
+        for number, many, few in levels
+    ]
+
+
+def _levels(shape: Shape, update: Shape, axis: int | None) -> list[Level]:
     """Returns the axes that have a start, by the number of that start; axes in between are merged,
     except the batch. Each entry has the extent of the axis in x and in the update."""
-    levels: list[tuple[int | None, int, int]] = []
+    levels: list[Level] = []
     for k, (many, few) in enumerate(zip(shape, update, strict=True)):
         starts = many != few if axis is None else k == axis
         alone = starts or not levels or levels[-1][0] is not None
