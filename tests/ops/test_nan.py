@@ -62,12 +62,13 @@ def test_tflite(op: str, swapped: bool, host: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [32, 33, 36, 41])
-@pytest.mark.parametrize("row", [1, 4])
-def test_an_infinite_weight(depth: int, row: int) -> None:
-    """Threads that share a row and have no elements left do not read the next row."""
+@pytest.mark.parametrize("row, at", [(1, 0), (4, 0), (1, -1), (4, -1)])
+def test_an_infinite_weight(depth: int, row: int, at: int) -> None:
+    """Threads that share a row and have no elements left multiply neither the last weights of the
+    row nor the first of the next one."""
     random = np.random.default_rng(depth)
     values, weights = (random.uniform(0.5, 1, (n, depth)).astype(np.float32) for n in (2, 8))
-    weights[row, 0] = np.inf
+    weights[row, at] = np.inf
     b, device = Net(), device_of()
     x = b.input(values.shape)
     flat = {"keep_num_dims": False, "activation": "none"}

@@ -112,7 +112,7 @@ def test_products_subtract_the_mean_of_their_input(
 @pytest.mark.adapter
 @pytest.mark.parametrize("bits", [32, 8, 4])
 def test_an_infinite_gain_of_the_last_channel_is_counted_once(bits: int) -> None:
-    """Lanes beyond the last slice of a row read the gains of that slice."""
+    """Threads beyond the last slice of a row must not multiply by the gains of that slice."""
     n = Net()
     gains = np.ones(36, np.float32)
     gains[-1] = np.inf

@@ -47,7 +47,7 @@
   @for u in AHEAD {
       let at[u] = k + u * EACH + lane;
       var x[u] = load_x(x_base + at[u] * x_pixels);
-      @if NORMED: x[u] = row_element(x[u], at[u], true);
+      @if NORMED: x[u] = row_element(x[u], at[u]);
       let w[r][u] = load_w(row[r] + at[u]);
   }
   @for r in 4, u in AHEAD {
@@ -57,13 +57,11 @@
 } @else {
     let whole = start;
 }
-    for (var k = whole; k < end; k += EACH) {
-      let at = min(k + lane, end - 1u);
-      @if FLAT: var x = input(n, at);
-      @if !FLAT: var x = load_x(x_base + at * x_pixels);
-      @if SHARED: x = select(vec4f(0.0), x, k + lane < end);
-      @if NORMED: x = row_element(x, at, k + lane < end);
-      sum[r] = fma(x, load_w(row[r] + at), sum[r]);
+    for (var k = whole + lane; k < end; k += EACH) {
+      @if FLAT: var x = input(n, k);
+      @if !FLAT: var x = load_x(x_base + k * x_pixels);
+      @if NORMED: x = row_element(x, k);
+      sum[r] = fma(x, load_w(row[r] + k), sum[r]);
     }
   }
   let ones = vec4f(1.0);

@@ -25,15 +25,15 @@ fn row_begun(first: u32, distance: u32, input_slices: u32, lid: u32) {
   mean = quotient(vec4f(dot(total, vec4f(1.0))), p.count);
 {% endif %}
 }
-fn row_element(x: vec4f, at: u32, inside: bool) -> vec4f {
+fn row_element(x: vec4f, at: u32) -> vec4f {
 {% if normed == "centred" %}
-  let d = select(vec4f(0.0), x - mean, lanes_below(at, p.inputs) & vec4<bool>(inside));
+  let d = select(vec4f(0.0), x - mean, lanes_below(at, p.inputs));
 {% else %}
-  let d = select(vec4f(0.0), x, inside);
+  let d = x;
 {% endif %}
   squares = fma(d, d, squares);
 {% if gains %}
-  return select(vec4f(0.0), d * load_gains(at), inside);  // a gain may be infinite
+  return d * load_gains(at);
 {% else %}
   return d;
 {% endif %}

@@ -75,17 +75,20 @@ def _write(name: str, network: str, settings: dict[str, Any], finds: bool, folde
 
 
 def _spread(model: Any, finds: bool) -> None:
-    """Scales the scores of a head, so that no two of them are nearly equal, and shifts them, so
-    that a few pass the threshold where the network `finds` something, and none elsewhere."""
+    """Scales the scores of each level of a head, so that no two of a place are nearly equal (with
+    seeded weights the scales of levels differ by powers of ten), and shifts them, so that a few
+    pass the threshold where the network `finds` something, and none elsewhere."""
     import torch
 
     for lasts in _heads(model):
         for one in lasts:
             torch.nn.init.zeros_(one.bias)
-        scores = torch.cat([made.amax(1).flatten() for made in _made_by(model, lasts)])
-        scale = SPREAD / scores.std()
-        least = scores.sort(descending=True).values[FOUND] * scale
-        for one in lasts:
+        made = _made_by(model, lasts)
+        scales = [SPREAD / float(scores.std()) for scores in made]
+        pairs = zip(made, scales, strict=True)
+        best = [(scores.amax(1) * scale).flatten() for scores, scale in pairs]
+        least = torch.cat(best).sort(descending=True).values[FOUND]
+        for one, scale in zip(lasts, scales, strict=True):
             one.weight.data *= scale
             one.bias.data += THRESHOLD - least if finds else NEVER
 
