@@ -236,3 +236,33 @@ def updated(dtype: str) -> Made:
 @pytest.mark.parametrize("dtype", ["i8", "u8"])
 def test_updated_slices(dtype: str, host_name: str, book: Book) -> None:
     judged("DYNAMIC_UPDATE_SLICE", updated(dtype), host_name, book)
+
+
+# ---- sums at indices -----------------------------------------------------------------------------
+
+
+def scattered(dtype: str, constant: bool) -> Made:
+    """Yields updates at indices of which some are equal, so that sums wrap around, and none are."""
+    kind = np.iinfo(NUMPY_DTYPES[dtype])
+    for (count, shape, width), scale in product(
+        ((9, (4, 5), 1), (60, (7, 3), 2), (21, (40, 6), 1), (1, (1, 1), 2)), SCALES
+    ):
+        chance, held = np.random.default_rng(count), scaled(dtype, scale)
+        rows = chance.integers(0, shape[:width], (count, width)).astype(np.int32)
+        if count < shape[0]:
+            rows[:, 0] = chance.permutation(shape[0])[:count]
+        feed = chance.integers(kind.min, kind.max + 1, (count, *shape[width:])).astype(kind.dtype)
+        given = (
+            Input(rows.shape, "i32", rows if constant else None),
+            Input(feed.shape, dtype, quantization=held),
+            Input((len(shape),), "i32", np.array(shape, np.int32)),
+        )
+        case = Case(f"{dtype} {count} {scale}", "SCATTER_ND", 1, given, output_type=dtype,
+                    output_quantization=held)  # fmt: skip
+        yield case, [feed] if constant else [rows, feed]
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_sums_at_indices(dtype: str, constant: bool, host_name: str, book: Book) -> None:
+    judged("SCATTER_ND", scattered(dtype, constant), host_name, book)

@@ -287,7 +287,7 @@ def _rows() -> tuple[HostOp, ...]:
         # ops/scatter.py describes indices out of range.
         _row(
             "SCATTER_ND", "scatter_new", 1, params.fixed(reduction="add", raises=True),
-            "index value shape!", types=SUMMED,
+            "index value shape!", types=(*SUMMED, "i8", "u8"),
         ),
         _row(
             "SEGMENT_SUM", "segments", 1, params.fixed(reduction="add", raises=False),

@@ -14,7 +14,7 @@ with "above" only one beyond the end does."""
 from __future__ import annotations
 
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
 from tflgpu_plugin.ops.pick import inside, refuse_indices
+from tflgpu_plugin.ops.stored_numbers import COUNTED, keep, whole
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 from tflgpu_plugin.ops.views import taken
 
@@ -300,12 +301,16 @@ def apart(graph: Graph, node: Node) -> bool:
 
 
 def decompose_new(steps: Decomposition, node: Node) -> bool:
-    """Scatters into a new tensor with the initial value of the reduction."""
+    """Scatters into a new tensor with the initial value of the reduction. Stored numbers are added
+    as int32, and the results keep their low bits."""
     (shape,), reduction = new_shapes(steps.graph, node), node.attributes["reduction"]
     indices, updates = _given(node)
     if node.op == "segments":
         indices = steps.reshape(indices, (*steps.shape(indices), 1))
     first: Array = np.asarray(FIRST[reduction])
+    small = steps.graph.tensors[updates].dtype in COUNTED
+    if small:
+        updates = whole(steps, updates)
     if steps.graph.tensors[updates].dtype == "f32":
         first = first.astype(np.float32)
     else:
@@ -314,7 +319,11 @@ def decompose_new(steps: Decomposition, node: Node) -> bool:
     x = steps.reshape(steps.add("expand", start, steps.indices([prod(shape)])), shape)
     reduction = "none" if apart(steps.graph, node) else reduction
     raises = steps.data(indices) is None and node.attributes.get("raises", False)
-    steps.last("scatter_nd", x, indices, updates, reduction=reduction, wraps=False, raises=raises)
+    attributes: dict[str, Any] = {"reduction": reduction, "wraps": False, "raises": raises}
+    if small:
+        keep(steps, steps.add("scatter_nd", x, indices, updates, **attributes))
+    else:
+        steps.last("scatter_nd", x, indices, updates, **attributes)
     return True
 
 
@@ -363,7 +372,7 @@ OPS = (
     *(
         Op(name, refuse_new, new_shapes, lower_decomposed, "reduction", types=("f32", "i32"),
            decompose=decompose_new, kind="reduction", accumulates=True, meaning=meaning,
-           operands=taken)
+           operands=taken, stored=name == "scatter_new")
         for name, meaning, taken in (("scatter_new", added, "xxx"), ("segments", None, "xx?"))
     ),
 )  # fmt: skip
