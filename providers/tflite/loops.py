@@ -15,18 +15,21 @@ from tflgpu_plugin.ir import Array, Refusal, Tensor
 from tflgpu_plugin.providers import (
     Builder,
     HostError,
+    Steps,
     Unsupported,
     loop_layer,
-    otherwise,
+    truth,
     unrolled,
 )
 
 from . import codes
 from .host_node import execution_plan, raw_node
 
-LOOP = "WHILE"
-BODIES = {LOOP: 2, "IF": 2, "CALL_ONCE": 1}  # number of graphs that each operator calls
+LOOP, BRANCH = "WHILE", "IF"
+PLANNED = (LOOP, BRANCH)
+BODIES = {LOOP: 2, BRANCH: 2, "CALL_ONCE": 1}  # number of graphs that each operator calls
 FIRST = 0  # the model's own graph
+HIDDEN = Refusal("host.interface", "This host does not expose the graphs that a node runs.")
 
 
 def is_repeated(ffi: Any, context: Any) -> bool:
@@ -87,9 +90,25 @@ def planned(e: Builder) -> Refusal | None:
     """Requires a loop over a sequence that computes just an LSTM, a GRU or a simple recurrent
     layer, step by step, or a loop with a constant number of steps, whose nodes all run on the GPU
     and number at most 1,024 over all steps."""
-    if len(e.host.bodies) == BODIES[LOOP]:
-        return None
-    return otherwise("it is in the body of another loop").sentence
+    return _known(e)
+
+
+def decided(e: Builder) -> Refusal | None:
+    """Requires a condition that is known before a run, as in a loop whose counter it compares, and
+    a branch whose nodes all run on the GPU."""
+    return _known(e)
+
+
+def _known(e: Builder) -> Refusal | None:
+    return None if e.host.bodies else HIDDEN
+
+
+def branch(e: Builder) -> list[int | None]:
+    """Builds the nodes of the branch that a known condition chooses. Raises Unsupported."""
+    taken = truth(e.constant(e.x()), "its condition")
+    body = e.host.bodies[0 if taken else 1]
+    made = Steps(e).step(body, [e.x(k) for k in range(1, len(e.inputs))])
+    return [t if e.wants(k) else None for k, t in enumerate(made)]
 
 
 def loop(e: Builder) -> list[int | None]:

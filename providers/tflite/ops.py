@@ -285,10 +285,8 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row("SELECT", "where", 4, None, CHOICE, need.WHOLE_OR_ONE, types=MOVED, short=True),
         # ops/scatter.py describes indices out of range.
-        _row(
-            "SCATTER_ND", "scatter_new", 1, params.fixed(reduction="add", raises=True),
-            "index value shape!", types=(*SUMMED, "i8", "u8"),
-        ),
+        _row("SCATTER_ND", "scatter_new", 1, params.fixed(reduction="add", raises=True),
+             "index value shape!", types=(*SUMMED, "i8", "u8")),
         _row(
             "SEGMENT_SUM", "segments", 1, params.fixed(reduction="add", raises=False),
             "value index!", types=SUMMED,
@@ -335,6 +333,8 @@ def _rows() -> tuple[HostOp, ...]:
             "WHILE", "recurrent_layer", 1, None, "value*", loops.planned, gives="value*",
             build=loops.loop,
         ),
+        _row("IF", "reshape", 1, None, "condition value*", loops.decided, gives="value*",
+             build=loops.branch, **moved),
         _row(
             DETECTION, "detections", 1,
             lambda node: params.detections(flexbuffers.numbers(node.custom)), "value value value",

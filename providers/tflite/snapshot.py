@@ -17,14 +17,17 @@ from . import codes, conditions, loops, model_file, ops
 from .host_node import RawNode, execution_plan, raw_node, read_node
 from .tensors import listed, open_axes, read_tensors
 
-HIDDEN = Refusal("host.interface", "This host does not expose the graphs that a loop runs.")
+MOST_NESTED = 8  # graphs within each other
+NESTED = Refusal(
+    "loop.unsupported", f"Its graphs call one another, or more than {MOST_NESTED} deep."
+)
 
 
 @dataclass(frozen=True)
 class Snapshot(HostModel):
     """A graph of a TFLite host; values are keyed by the host's tensor numbers. `address` is the
     address of the graph. By node id, `codes` has operator codes, and `graphs` the addresses of the
-    graphs that a loop runs."""
+    graphs that a loop or a branch runs."""
 
     address: int = 0
     codes: Mapping[int, int] = field(default_factory=dict)
@@ -47,13 +50,14 @@ def take(ffi: Any, context: Any) -> Snapshot:
     unknown = decided(raw, tensors, open_)
     axes = open_ or _ones(raw, tensors)
     values = {str(t): _stated(t, value, unknown, axes) for t, value in tensors.items()}
-    nodes = [_node(node, tensors, wanted, context) for node in raw]
-    bodies = {node.id: [one for one in node.bodies if isinstance(one, Snapshot)] for node in nodes}
+    others = _Graphs(context)
+    nodes = [_node(node, tensors, wanted, others) for node in raw]
+    within = {node.id: tuple(_within(node)) for node in nodes if node.bodies}
     ordered = all(node.has_side_effect for node in raw if node.host_op in ops.VARIABLES)
     return Snapshot(
         tuple(nodes), values, tuple(map(str, outputs)), numbered=True, fused=fused, ordered=ordered,
         codes={node.id: node.code for node in raw},
-        graphs={n: tuple(one.address for one in found) for n, found in bodies.items() if found},
+        graphs=within,
         present={
             _symbol(t, axis): listed(context.tensors[t].dims)[axis]
             for t, some in axes.items() for axis in some
@@ -114,23 +118,20 @@ def _outputs(ffi: Any, context: Any, plan: Sequence[int]) -> tuple[list[int], bo
 
 
 def _node(
-    raw: RawNode,
-    tensors: Mapping[int, Value],
-    wanted: Collection[int | None],
-    context: Any = None,
+    raw: RawNode, tensors: Mapping[int, Value], wanted: Collection[int | None], others: _Graphs
 ) -> HostNode:
-    """Returns a node of the host as plain data. A loop has only the outputs that are `wanted`, and
-    the graphs that it runs if the `context` of the loop's own graph is given."""
+    """Returns a node of the host as plain data. A loop or a branch has only the outputs that are
+    `wanted`, and the graphs that it runs."""
     attributes: Mapping[str, Any] = {}
     bodies: tuple[Snapshot, ...] = ()
-    refusal, loop = None, raw.host_op == loops.LOOP
+    refusal, runs = None, raw.host_op in loops.PLANNED
     try:
         attributes = _attributes(raw)
-        bodies = _bodies(context, raw) if loop and context is not None else ()
+        bodies = others.of(raw) if runs else ()
     except Unsupported as reason:
         refusal = reason.sentence
     name = tensors[raw.outputs[0]].name if raw.outputs else f"node {raw.id}"
-    kept = wanted if loop else raw.outputs
+    kept = wanted if runs else raw.outputs
     return HostNode(
         raw.id, raw.host_op, "", raw.version, name,
         tuple(None if t is None else str(t) for t in raw.inputs),
@@ -150,35 +151,62 @@ def _attributes(raw: RawNode) -> Mapping[str, Any]:
     return form.parameters(raw)
 
 
-def _bodies(context: Any, raw: RawNode) -> tuple[Snapshot, ...]:
-    """Returns the graphs that a loop runs. Raises Unsupported."""
-    if context.acquire_subgraph == raw.ffi.NULL:
-        raise Unsupported(HIDDEN)
-    named = raw.params("int32_t")
-    try:
-        return tuple(
-            _body(raw.ffi, context, int(named[k])) for k in range(loops.BODIES[loops.LOOP])
-        )
-    except HostError as error:
-        raise Unsupported.of("loop.unsupported", str(error)) from error
+@dataclass
+class _Graphs:
+    """The graphs that loops and branches run, by number, read once each while the host prepares the
+    graph of `context`; None while one is being read."""
+
+    context: Any
+    read: dict[int, Snapshot | None] = field(default_factory=dict)
+
+    def of(self, raw: RawNode) -> tuple[Snapshot, ...]:
+        """Returns the graphs that a node runs. Raises Unsupported."""
+        if self.context.acquire_subgraph == raw.ffi.NULL:
+            raise Unsupported(loops.HIDDEN)
+        named = raw.params("int32_t")
+        try:
+            numbers = [int(named[k]) for k in range(loops.BODIES[raw.host_op])]
+            return tuple(self._graph(raw.ffi, number) for number in numbers)
+        except HostError as error:
+            raise Unsupported.of("loop.unsupported", str(error)) from error
+
+    def _graph(self, ffi: Any, number: int) -> Snapshot:
+        if number not in self.read:
+            if sum(found is None for found in self.read.values()) >= MOST_NESTED:
+                raise Unsupported(NESTED)
+            self.read[number] = None
+            try:
+                self.read[number] = self._body(ffi, number)
+            finally:
+                if self.read[number] is None:
+                    del self.read[number]
+        found = self.read[number]
+        if found is None:
+            raise Unsupported(NESTED)
+        return found
+
+    def _body(self, ffi: Any, number: int) -> Snapshot:
+        """Returns graph `number` of the model. Raises Unsupported."""
+        with loops.opened(ffi, self.context, number) as graph:
+            inputs, outputs = model_file.order(ffi, (graph, self.context), number)
+            plan = execution_plan(ffi, graph)
+            nodes = [raw_node(ffi, graph, index)[0] for index in plan]
+            tensors = read_tensors(ffi, graph, {t for node in nodes for t in listed(node.outputs)})
+            if not tensors.keys() >= {*inputs, *outputs}:
+                raise Unsupported(model_file.DAMAGED)
+            hosts = [read_node(ffi, graph, index, tensors) for index in plan]
+            return Snapshot(
+                tuple(_node(one, tensors, one.outputs, self) for one in hosts),
+                {str(t): value for t, value in tensors.items()},
+                tuple(map(str, outputs)), given=tuple(map(str, inputs)), numbered=True,
+                address=int(ffi.cast("uintptr_t", graph)),
+            )  # fmt: skip
 
 
-def _body(ffi: Any, context: Any, number: int) -> Snapshot:
-    """Returns graph `number` of the model. Raises Unsupported."""
-    with loops.opened(ffi, context, number) as graph:
-        inputs, outputs = model_file.order(ffi, (graph, context), number)
-        plan = execution_plan(ffi, graph)
-        nodes = [raw_node(ffi, graph, index)[0] for index in plan]
-        tensors = read_tensors(ffi, graph, {t for node in nodes for t in listed(node.outputs)})
-        if not tensors.keys() >= {*inputs, *outputs}:
-            raise Unsupported(model_file.DAMAGED)
-        hosts = [read_node(ffi, graph, index, tensors) for index in plan]
-        return Snapshot(
-            tuple(_node(one, tensors, one.outputs) for one in hosts),
-            {str(t): value for t, value in tensors.items()},
-            tuple(map(str, outputs)), given=tuple(map(str, inputs)), numbered=True,
-            address=int(ffi.cast("uintptr_t", graph)),
-        )  # fmt: skip
+def _within(node: HostNode) -> set[int]:
+    """Returns the addresses of the graphs that a node runs, and of those that these run."""
+    found = {body.address for body in node.bodies if isinstance(body, Snapshot)}
+    return found.union(*(_within(one) for body in node.bodies for one in body.nodes))
 
 
 # ---- values --------------------------------------------------------------------------------------

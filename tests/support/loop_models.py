@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance.cases import seeded
-from conformance.models.tflite import Model
+from conformance.models.tflite import Model, Shape
 from tests.support.small_models import append_subgraph
 
 FIRST_BODY = 1  # number of the first graph after the model's own
@@ -72,34 +72,79 @@ def around(units: int, branch: bool = False) -> bytes:
     if branch:
         _count(body)
         body.output(_either(body, body.input("x", shape), units, FIRST_BODY + 2))
-    cond = Model()
-    below = [cond.input("counter", (), "i32"), cond.constant(np.array(2, np.int32))]
-    cond.input("x", shape)
-    cond.output(cond.op("LESS", below, "LessOptions", {}, dtype="bool"))
     main = Model()
-    named = {"condSubgraphIndex": FIRST_BODY, "bodySubgraphIndex": FIRST_BODY + 1}
-    reads = [main.constant(np.array(0, np.int32)), main.input("x", shape)]
-    results = main.multi_op("WHILE", reads, "WhileOptions", named, shapes=[(), shape],
-                            dtypes=["i32", "f32"])  # fmt: skip
-    main.output(results[1])
-    return packed(main, cond, body, *([inner] if branch else []))
-
-
-def nested(units: int) -> bytes:
-    """Returns a model of a layer, a loop whose body contains a loop, and another layer."""
-    shape, own = (1, units), np.ones((units, units), np.float32) / units
-    main, condition, body = Model(), Model(), Model()
     zero = main.constant(np.array(0, np.int32))
-    carried: dict[str, Any] = {"shapes": [(), shape], "dtypes": ["i32", "f32"]}
+    main.output(_loop(main, FIRST_BODY, zero, main.input("x", shape)))
+    return packed(main, _below(2, shape), body, *([inner] if branch else []))
+
+
+def nested(units: int, deep: int = 2) -> bytes:
+    """Returns a model of a layer, a loop whose body contains a loop, and so on `deep` times, of two
+    steps each, and another layer."""
+    shape, own = (1, units), np.ones((units, units), np.float32) / units
+    main, condition = Model(), _below(2, shape)
+    zero = main.constant(np.array(0, np.int32))
     pre = dense(main, main.input("x", shape), own, "pre")
-    named = {"condSubgraphIndex": 1, "bodySubgraphIndex": 2}
-    made = main.multi_op("WHILE", [zero, pre], "WhileOptions", named, **carried)
-    main.output(dense(main, made[1], own, "post"))
-    below = [condition.input("counter", (), "i32"), condition.constant(np.array(2, np.int32))]
-    condition.input("x", shape)
-    condition.output(condition.op("LESS", below, "LessOptions", {}, dtype="bool"))
+    made = _loop(main, 1, zero, pre)
+    main.output(dense(main, made, own, "post"))
+    graphs = list[Model]()
+    for number in range(3, 2 * deep + 1, 2):
+        body = Model()
+        _count(body)
+        x = body.input("x", shape)
+        body.output(_loop(body, number, body.constant(np.array(0, np.int32)), x))
+        graphs += [condition, body]
+    return packed(main, *graphs, condition, _layer(units, True))
+
+
+def _below(limit: int, shape: Shape) -> Model:
+    """Returns the condition of a loop: its counter is below the limit."""
+    graph = Model()
+    below = [graph.input("counter", (), "i32"), graph.constant(np.array(limit, np.int32))]
+    graph.input("x", shape)
+    graph.output(graph.op("LESS", below, "LessOptions", {}, dtype="bool"))
+    return graph
+
+
+def _loop(graph: Model, condition: int, counter: int, x: int) -> int:
+    """Adds a loop over a counter and x, whose condition and body are graphs with consecutive
+    numbers; returns x after its last step."""
+    named = {"condSubgraphIndex": condition, "bodySubgraphIndex": condition + 1}
+    shapes = [(), graph.tensors[x].shape]
+    made = graph.multi_op("WHILE", [counter, x], "WhileOptions", named, shapes=shapes,
+                          dtypes=["i32", "f32"])  # fmt: skip
+    return made[1]
+
+
+def choosing(units: int, asked: bool = False) -> bytes:
+    """Returns a loop of four steps. In its body an IF takes one branch in the first step, the other
+    one later; a loop that begins at the outer counter follows. With `asked`, the first element of x
+    chooses the branch."""
+    shape, main, body = (1, units), Model(), Model()
+    body_branches = (_layer(units, False), _halved(units))
+    main.output(_loop(main, 1, main.constant(np.array(0, np.int32)), main.input("x", shape)))
     _count(body)
-    given = [body.constant(np.array(0, np.int32)), body.input("x", shape)]
-    named = {"condSubgraphIndex": 3, "bodySubgraphIndex": 4}
-    body.output(body.multi_op("WHILE", given, "WhileOptions", named, **carried)[1])
-    return packed(main, condition, body, condition, _layer(units, True))
+    x = body.input("x", shape)
+    if asked:
+        corner = [body.constant(np.array(n, np.int32)) for n in ((0, 0), (1, 1))]
+        one = body.op("SLICE", [x, *corner], "SliceOptions", {}, shape=(1, 1))
+        one = body.op("RESHAPE", [one, body.constant(np.zeros(0, np.int32))], "ReshapeOptions",
+                      {"newShape": []}, shape=())  # fmt: skip
+        pair = [one, body.constant(np.float32(0))]
+    else:
+        pair = [body.inputs[0], body.constant(np.array(1, np.int32))]
+    which = body.op("LESS", pair, "LessOptions", {}, dtype="bool")
+    named = {"thenSubgraphIndex": 3, "elseSubgraphIndex": 4}
+    chosen = body.op("IF", [which, x], "IfOptions", named, shape=shape)
+    body.output(_loop(body, 5, body.inputs[0], chosen))
+    return packed(main, _below(4, shape), body, *body_branches, _below(6, shape),
+                  _layer(units, True))  # fmt: skip
+
+
+def _halved(units: int) -> Model:
+    graph = Model()
+    half = graph.constant(np.full((1, units), 0.5, np.float32))
+    options = {"fusedActivationFunction": "NONE"}
+    pair = [graph.input("x", (1, units)), half]
+    graph.output(graph.op("MUL", pair, "MulOptions", options, shape=(1, units)))
+    return graph

@@ -258,7 +258,7 @@ LOST = """
 import numpy as np, tflgpu_plugin
 from conformance import host as hosts
 from conformance.models.tflite import Model
-from tests.support import interpreters, small_models, variable_models
+from tests.support import interpreters, loop_models, small_models, variable_models
 from tests.support.recurrent_loops import Loop
 from tflgpu_plugin import native
 from tflgpu_plugin.runtime import adapter
@@ -267,7 +267,8 @@ host = {host!r}
 MODELS = dict(
     guide=small_models.guide(), partitions=small_models.two_partitions(),
     streaming=variable_models.streaming(), loop=Loop("lstm", every=True).model(),
-    gru=Loop("gru", fed=True, batch=2).model(),
+    gru=Loop("gru", fed=True, batch=2).model(), nested=loop_models.nested(16),
+    choosing=loop_models.choosing(16), branch=loop_models.branching(16),
 )
 for name, model in MODELS.items():
     interpreter, made = interpreters.gpu(model, host)

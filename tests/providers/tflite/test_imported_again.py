@@ -27,14 +27,22 @@ def test_an_open_extent_may_be_none(host: str) -> None:
     assert set(places(made).values()) == {"gpu"}
 
 
-def test_a_loop_in_a_loop_stays_alone(host: str) -> None:
-    """The nodes around it run on the GPU."""
+def test_a_loop_in_a_loop_is_one_partition(host: str) -> None:
     model = nested(16)
     interpreter, made = gpu(model, host)
+    report = tflgpu_plugin.report(made)
+    assert [node.op for node in report.nodes] == ["FULLY_CONNECTED", "WHILE", "FULLY_CONNECTED"]
+    assert [partition.nodes for partition in report.partitions] == [(0, 1, 2)]
+    same(interpreter, model, host)
+
+
+def test_loops_that_are_too_deep_stay_with_the_host(host: str) -> None:
+    """The nodes before them run on the GPU."""
+    model = nested(16, deep=9)
+    interpreter, made = gpu(model, host)
     assert places(made)["pre"] == "gpu"
-    outer, inner = (node for node in tflgpu_plugin.report(made).nodes if node.op == "WHILE")
-    assert outer.refusal_code == "loop.unsupported"
-    assert inner.refusal_code == "partition.does_not_pay"  # at each step of the outer one
+    outer = next(node for node in tflgpu_plugin.report(made).nodes if node.op == "WHILE")
+    assert (outer.where, outer.refusal_code) == ("cpu", "loop.unsupported")
     same(interpreter, model, host)
 
 

@@ -48,6 +48,28 @@ def test_a_loop_around_a_layer(host: str) -> None:
     assert {node.op: node.where for node in found.nodes} == {"WHILE": "gpu"}
 
 
+@pytest.mark.parametrize("kernels", ["reference", "default"])
+@pytest.mark.parametrize(
+    ("model", "op"),
+    [(loop_models.nested(16, deep=4), "WHILE"), (loop_models.choosing(16), "WHILE"),
+     (loop_models.around(16, branch=True), "WHILE"), (loop_models.branching(16), "IF")],
+    ids=["four loops", "both branches", "a branch", "a branch alone"],
+)  # fmt: skip
+def test_loops_and_branches_in_loops(model: bytes, op: str, kernels: str, host: str) -> None:
+    """Their graphs are planned with the counters of all loops around them, and hold no node of
+    their own."""
+    found = report(model, host, kernels)
+    assert {node.where for node in found.nodes} == {"gpu"}
+    assert {node.op for node in found.nodes} <= {op, "FULLY_CONNECTED"}
+    assert len(found.partitions) == 1
+
+
+def test_a_branch_that_a_run_chooses(host: str) -> None:
+    found = report(loop_models.choosing(16, asked=True), host, force=1)
+    left = {node.op: node.reason for node in found.nodes if node.where == "cpu"}
+    assert left["IF"] == "It cannot be planned in advance: its condition is only known in a run."
+
+
 def test_a_number_of_steps_that_a_run_gives(host: str) -> None:
     model = ConvLoop(counted=False).model()
     interpreter, delegate = interpreters.gpu(model, host)
