@@ -35,6 +35,8 @@ DIRECT = {"winograd_planes": "never", "winograd_rows": "never"}  # no Winograd
 STEMS = {"strided_window": "always", "stem": "always"}
 BYTES = {"byte_products": "always"}
 PARTS = {"split_k": "always", "reduce_parts": "always"}
+IN_IMAGES = {"resize_image": "always"}  # as where extents are symbols
+BY_PLACES = {"resize_image": "never", "resize_places": "always"}
 FEW_GROUPS = 7  # of a dimension, so that small cases fold their dispatches as huge ones do
 
 
@@ -62,6 +64,8 @@ def variant_targets(wanted: str | None) -> dict[str, Target]:
         "in bytes as on hardware": replace(hardware, tuning=BYTES),
         "in parts as on hardware": replace(hardware, tuning=PARTS),
         "with Winograd along rows as on hardware": replace(hardware, tuning=ALONG_ROWS),
+        "resized in images": replace(own, tuning=IN_IMAGES),
+        "resized by places": replace(own, tuning=BY_PLACES),
     }
 
 

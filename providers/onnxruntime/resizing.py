@@ -4,17 +4,19 @@ and AffineGrid."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Impossible, asks, integer, needs
+from tflgpu_plugin.ir import Array, Impossible, asks, integer, is_symbolic, needs, surely_equal
 from tflgpu_plugin.providers import COUNTED, Builder
 
 WHOLE = (0.0, 1.0)  # the region that covers an axis completely
 CROPPED = "tf_crop_and_resize"
-EXACT = 1 << 24  # up to which integers are exact in float32
+TRIED = 1 << 16  # extents up to which a fraction is compared with a scale
 MOST_PLACES = 1 << 20  # limit of positions in a grid, which is a constant
 SAMPLED = needs(
     "rank.unsupported",
@@ -146,7 +148,7 @@ def _change(e: Builder) -> Change:
     shape, axes, sizes = e.shape(), _axes(e), _sizes(e)
     scales: Sequence[float | None] = _scales(e)
     if sizes:
-        scales = [1.0 if n == shape[axis] else None for axis, n in zip(axes, sizes, strict=True)]
+        scales = [1.0 if _stays(e, axis, n) else None for axis, n in zip(axes, sizes, strict=True)]
         policy = e.text("keep_aspect_ratio_policy", "stretch")
         if kept := {"not_larger": min, "not_smaller": max}.get(policy):
             scale = kept(n / shape[axis] for axis, n in zip(axes, sizes, strict=True))
@@ -163,12 +165,38 @@ def _change(e: Builder) -> Change:
     return made
 
 
+def _stays(e: Builder, axis: int, size: int) -> bool:
+    """Whether an axis keeps its extent. Where it may, but need not, it counts as resized if that
+    makes no difference: elements stay as they are."""
+    extent, differs = e.shape()[axis], axis < 2 < e.rank() or _coordinates(e) == CROPPED
+    return size == extent if differs else surely_equal(size, extent)
+
+
 def _scaled(extent: int, scale: float) -> int:
     """Returns the extent times the scale, in float32, as the host's kernel computes it."""
-    numerator, denominator = np.float32(scale).as_integer_ratio()
-    if extent * numerator <= EXACT:
-        return extent * numerator // denominator
-    return int(np.float32(extent) * np.float32(scale))
+    if not is_symbolic((extent,)):
+        return int(np.float32(extent) * np.float32(scale))
+    by, most = _as_fraction(scale)
+    if extent <= most:
+        return extent * by.numerator // by.denominator
+    return int(np.float32(integer(extent)) * np.float32(scale))
+
+
+@lru_cache(64)
+def _as_fraction(scale: float) -> tuple[Fraction, int]:
+    """Returns a fraction, and up to which extent its multiples, rounded down, are those of a scale
+    in float32. For 0.7 that is 7 / 10: float32 has a smaller number, but 10 times it rounds to
+    7."""
+    extents, exact = np.arange(TRIED), Fraction(float(np.float32(scale)))
+    wanted = (extents.astype(np.float32) * np.float32(scale)).astype(np.int64)
+
+    def fitting(by: Fraction) -> int:
+        differ = extents * by.numerator // by.denominator != wanted
+        return int(differ.argmax()) - 1 if differ.any() else TRIED - 1
+
+    found = [*(exact.limit_denominator(most) for most in (16, 256, 4096)), exact]
+    best = max(found, key=fitting)
+    return best, fitting(best)
 
 
 def _changed(e: Builder) -> set[int]:
@@ -176,7 +204,8 @@ def _changed(e: Builder) -> set[int]:
     the input, whatever the scales are."""
     shape, made = e.shape(), _change(e)
     axes = enumerate(zip(shape, *made, strict=True))
-    stays = tuple(made.sizes) == shape
+    pairs = zip(made.scales, made.sizes, shape, strict=True)
+    stays = all(scale is not None and n == extent for scale, n, extent in pairs)
     return set() if stays else {k for k, (n, *rest) in axes if rest != [1.0, n, WHOLE]}
 
 
@@ -229,7 +258,7 @@ UPSAMPLE = (
     needs(
         "constant.invalid",
         "Sizes of at least 1.",
-        lambda e: min(_sizes(e) or (1,)) > 0,
+        lambda e: all(n > 0 for n in _sizes(e)),
         kind=Impossible,
     ),
     _seen_whole,

@@ -19,6 +19,7 @@ TARGETS = {
     "software": Target(software=True, vendor="software", subgroup_size=8),
     "gpu": Target(vendor="amd", subgroup_size=64, least_subgroup=64),
 }
+Build = Callable[[Net, int], int]
 MADE, OTHERS = 40, (9, 41, 63, 64, 90, 300)
 
 
@@ -65,6 +66,20 @@ def resized(net: Net, n: int) -> int:
     return net.op("resize", net.input((1, n, n, 8)), sizes, **how)
 
 
+def resizing(name: str, rank: int = 4, dtype: str = "f32", **how: object) -> Build:
+    """Returns a graph that resizes the axes between batch and channels to about half their
+    extent."""
+
+    def build(net: Net, n: int) -> int:
+        axes = rank - 2
+        sizes = net.constant(integers([(n + 1) // 2, n // 2 + 1, 5][:axes]), "i32")
+        x = net.input((1, *(n + 2, n, 9)[:axes], 8), dtype)
+        return net.op("resize", x, sizes, made=Tensor("", (), dtype), **how)
+
+    build.__name__ = f"resizing_{name}"
+    return build
+
+
 def doubled(net: Net, n: int) -> int:
     sizes = net.constant(integers([2 * n, 2 * n]), "i32")
     scale = Quantization((0.1,), (3,), 0)
@@ -81,7 +96,7 @@ def filled(net: Net, n: int) -> int:
     return net.op("pad", whole, net.ints(0, 0, 9, 9), mode="reflect")
 
 
-def repeating(mode: str) -> Callable[[Net, int], int]:
+def repeating(mode: str) -> Build:
     """Returns a graph that pads by others of its elements, and transposes the result."""
 
     def build(net: Net, n: int) -> int:
@@ -93,22 +108,33 @@ def repeating(mode: str) -> Callable[[Net, int], int]:
     return build
 
 
+CUT = {"coordinates": "tf_crop_and_resize", "roi": (0.1, 0.7, -0.3, 1.2), "mode": "linear"}
+RESIZING = (
+    resizing("cubic", mode="cubic", exclude_outside=True),
+    resizing("symmetric", mode="linear", coordinates="half_pixel_symmetric"),
+    resizing("smooth", mode="linear", antialias=True),
+    resizing("smooth_scaled", mode="cubic", antialias=True, scales=(0.5, 0.5)),
+    resizing("line", rank=3, mode="linear"),
+    resizing("volume", rank=5, mode="nearest"),
+    resizing("integers", dtype="i32", coordinates="half_pixel_symmetric"),
+    resizing("cut", **CUT),
+)
 REPEATING = tuple(map(repeating, ("edge", "reflect", "symmetric", "wrap")))
-GRAPHS: tuple[Callable[[Net, int], int], ...] = (
+GRAPHS: tuple[Build, ...] = (
     attention, rows, transposed, mean, deep, branches, between, resized, doubled,
     filled,
-    *REPEATING,
+    *REPEATING, *RESIZING,
 )  # fmt: skip
 
 
-def graph(build: Callable[[Net, int], int], n: int) -> Graph:
+def graph(build: Build, n: int) -> Graph:
     net = Net()
     return net.graph(build(net, n))
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("build", GRAPHS)
-def test_a_plan_holds_for_other_sizes(build: Callable[[Net, int], int], target: Target) -> None:
+def test_a_plan_holds_for_other_sizes(build: Build, target: Target) -> None:
     trace = Trace()
     made = template(graph(build, trace.symbol(0, MADE)), target, trace)
     assert not trace.fixed

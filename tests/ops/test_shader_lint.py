@@ -30,6 +30,7 @@ TARGETS = (
     Target(name="along rows", tuning=ALONG_ROWS),
     Target(name="stem", vendor="amd", tuning={"strided_window": "always"}),
     Target(name="bytes", vendor="nvidia", subgroup_size=32, tuning={"byte_products": "always"}),
+    Target(name="symbols", tuning={"resize_image": "never", "resize_places": "always"}),
 )  # fmt: skip
 
 # Kernels that load the inputs of several iterations at once where compilers are those of GPUs.

@@ -13,31 +13,7 @@ fn neighbours(index: u32, step: u32, start: i32, extent: u32) -> vec3f {
   return vec3f(vec2f(vec2u(at, min(at + 1023u, 1024u * (extent - 1u))) / 1024u), f32(at % 1024u) * 0.0009765625);
 }
 {% else %}
-// Returns v, a product. The number that is added to its bits is 0; it keeps the compiler from fusing the product with the next
-// operation, which would skip its rounding.
-fn rounded(v: vec4f) -> vec4f { return bitcast<vec4f>(bitcast<vec4u>(v) + vec4u(p.batch >> 31u)); }
-// Returns the input coordinates (row, column) for the output pixel `index`; `given` and `made` are the extents of the input and
-// of the output.
-fn coordinates(index: vec4f, given: vec4f, made: vec4f) -> vec4f {
-{% set scale = "vec4f(p.row_scale, p.column_scale, 1.0, 1.0)" if scaled else "divided_exactly(made, given)" %}
-{% if rule == "step" %}
-  return rounded(index * divided_exactly(given, made));
-{% elif rule == "step_middle" %}
-  return rounded((index + 0.5) * divided_exactly(given, made));
-{% elif rule == "step_centers" %}
-  return rounded((index + 0.5) * divided_exactly(given, made)) - 0.5;
-{% elif rule == "step_corners" %}
-  return rounded(index * divided_exactly(given - 1.0, max(made - 1.0, vec4f(1.0))));
-{% elif rule == "align_corners" %}
-  return divided_exactly(rounded(index * (given - 1.0)), max(made - 1.0, vec4f(1.0)));
-{% elif rule == "asymmetric" %}
-  return divided_exactly(index, {{ scale }});
-{% elif rule == "pytorch_half_pixel" %}
-  return select(divided_exactly(index + 0.5, {{ scale }}) - 0.5, vec4f(), made == vec4f(1.0));
-{% else %}
-  return divided_exactly(index + 0.5, {{ scale }}) - 0.5;
-{% endif %}
-}
+{% include "resize_places.wgsl" %}
 {% endif %}
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane: u32) {
@@ -53,13 +29,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
 {% else %}
   let given = vec4f(f32(p.height), f32(p.width), 1.0, 1.0);
   let made = vec4f(f32(p.out_height), f32(p.out_width), 1.0, 1.0);
-  let place = coordinates(vec4f(f32(pixel.x), f32(pixel.y), 0.0, 0.0), given, made);
+  let scale = {{ "vec4f(p.row_scale, p.column_scale, 1.0, 1.0)" if scaled else "divided_exactly(made, given)" }};
+  let place = coordinates(vec4f(f32(pixel.x), f32(pixel.y), 0.0, 0.0), given, made, scale);
 {% if nearest %}
-  let below = floor(place{{ " + 0.5" if nearest == "half_up" }});
-{% set more = {"floor": "vec4f()", "half_up": "vec4f()", "ceil": "ceil(place) - below",
-               "round_prefer_floor": "select(vec4f(), vec4f(1.0), place - below > vec4f(0.5000009536743164))",
-               "round_prefer_ceil": "select(vec4f(), vec4f(1.0), place - below >= vec4f(0.4999990165233612))"} %}
-  let first_pixel = clamp(below + {{ more[nearest] }}, vec4f(), given - 1.0);
+  let first_pixel = to_pixel(place, given);
   let next_pixel = first_pixel;
   let share = vec4f();
 {% elif rule.startswith("step") %}

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from math import prod
+from math import ceil, prod
+from typing import NamedTuple
 
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, Tensor, quantization
-from tflgpu_plugin.ir.symbolic import i32, integer, is_symbolic
+from tflgpu_plugin.ir.symbolic import i32, in_range, integer, is_symbolic, larger
 from tflgpu_plugin.ops import interpolation, movement, rounding
 from tflgpu_plugin.ops.decompose import Decomposition
+from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Constant, Kernel, Lowering
 from tflgpu_plugin.ops.table import MOVED, Op
 from tflgpu_plugin.ops.views import View, taken
@@ -36,8 +38,8 @@ COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners"),
     *("asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"),
 )
-# Coordinate rules that a kernel computes for images; others are in tables.
-BETWEEN = {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}
+# Coordinate rules that a kernel computes for images of fixed sizes, too; others are in tables then.
+QUICK = {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
@@ -52,7 +54,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal("shape.empty", f"An input of {list(shape)} has no elements.")
     if size is None:
         return Refusal("constant.required", "The size to resize to must be constant.")
-    if size.size != len(shape) - 2 or size.min() < 1:
+    if size.size != len(shape) - 2 or not in_range(size, 1):
         return Refusal(
             "constant.invalid", f"The size to resize to must be {len(shape) - 2} positive numbers."
         )
@@ -83,21 +85,51 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
     return [(shape[0], *_size(graph, node), shape[-1])]
 
 
+class Resize(NamedTuple):
+    """A node of the op `resize`."""
+
+    low: Lowering
+    node: Node
+
+    @property
+    def mode(self) -> str:
+        return str(self.node.attributes.get("mode", "nearest"))
+
+    @property
+    def rule(self) -> str:
+        return str(self.node.attributes.get("coordinates", "half_pixel"))
+
+    @property
+    def nearest(self) -> str:
+        """Returns the rounding to one pixel; empty for other modes."""
+        how = str(self.node.attributes.get("nearest", ROUNDINGS[0]))
+        return how if self.mode == "nearest" else ""
+
+    @property
+    def of_image(self) -> bool:
+        """Whether the result lies between four pixels, or is one of them."""
+        smooth, axes = self.node.attributes.get("antialias"), _axes(self.low.graph, self.node)
+        return len(axes) == 2 and self.mode != "cubic" and not smooth and not _is_cropped(self.node)
+
+    @property
+    def computed(self) -> bool:
+        return _is_computed(self.low.graph, self.node)
+
+
+# A table takes fewer operations per element, but belongs to one size.
+FORMS = Forms(
+    Resize,
+    (
+        Form("resize_image", lambda r: r.of_image, lambda r: _lower_image(r),
+             lambda r: r.computed or (r.mode == "linear" and r.rule in QUICK)),
+        Form("resize_places", always, lambda r: _places(r), lambda r: r.computed),
+        Form("resize_table", always, lambda r: _taps(r)),
+    ),
+)  # fmt: skip
+
+
 def lower(low: Lowering, node: Node) -> None:
-    """Records one launch: between four neighbours per pixel for linear interpolation of images,
-    else over a table of any taps."""
-    if node.op == "resize":
-        coordinates = node.attributes.get("coordinates", "half_pixel")
-        mode, axes = node.attributes.get("mode", "nearest"), _axes(low.graph, node)
-        linear = mode == "linear" and not node.attributes.get("antialias")
-        # A table takes fewer operations for the nearest pixel, but belongs to one size.
-        nearest = mode == "nearest" and _is_computed(low.graph, node)
-        if (linear or nearest) and coordinates in BETWEEN and len(axes) == 2:
-            how = node.attributes.get("nearest", ROUNDINGS[0]) if nearest else ""
-            _between(low, node, coordinates, node.attributes.get("scales"), nearest=how)
-        else:
-            _taps(low, node, _tables(low.graph, node))
-        return
+    """Records one launch of TFLite's interpolation between four neighbours per pixel."""
     given, result = (low.graph.tensors[t] for t in (node.operand(), node.outputs[0]))
     kinds = {"align_corners": "step_corners", "half_pixel_centers": "step_centers"}
     rule = next((kind for name, kind in kinds.items() if node.attributes[name]), "step")
@@ -105,13 +137,14 @@ def lower(low: Lowering, node: Node) -> None:
     _between(low, node, "ten_bits" if given.dtype in TEN_BITS else rule, stored=whole)
 
 
+def _lower_image(r: Resize) -> None:
+    _between(r.low, r.node, r.rule, r.node.attributes.get("scales"), nearest=r.nearest)
+
+
 def _is_computed(graph: Graph, node: Node) -> bool:
-    """Whether a kernel computes which pixels are the nearest ones: where a table of them would hold
-    for few extents."""
-    axes = _axes(graph, node)
-    coordinates = node.attributes.get("coordinates", "half_pixel")
-    known = node.op == "resize_nearest" or coordinates in BETWEEN
-    return known and len(axes) == 2 and is_symbolic(chain(*axes))
+    """Whether a kernel computes places and weights because a table of them would hold for few
+    extents."""
+    return is_symbolic(chain(*_axes(graph, node)))
 
 
 def lower_nearest(low: Lowering, node: Node) -> None:
@@ -189,10 +222,11 @@ def _steps(low: Lowering, node: Node) -> dict[str, object]:
     return found
 
 
-def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
+def _taps(r: Resize) -> None:
     """Records the launch that sums any number of taps, (input index, weight) of each, axis by
     axis."""
-    extents = low.graph.shape(node.operand())[1:-1]
+    low, node = r.low, r.node
+    extents, tables = low.graph.shape(node.operand())[1:-1], _tables(low.graph, node)
     one: Array = np.array([[[0, 1]]], np.float32)
     depth, rows, columns = (*[one] * (3 - len(tables)), *tables)
     whole = np.concatenate([t.reshape(-1, 2) for t in (depth, rows, columns)])
@@ -223,6 +257,50 @@ def _taps(low: Lowering, node: Node, tables: Sequence[Array]) -> None:
     )
 
 
+def _places(r: Resize) -> None:
+    """Records the launch that computes the taps of each element and sums them."""
+    low, node, rule, mode = r.low, r.node, r.rule, r.mode
+    axes, attributes = _axes(low.graph, node), node.attributes
+    missing = 3 - len(axes)
+    counts = [1] * missing + _tap_counts(low.graph, node)
+    low.loops(node, counts[0] * (2 + counts[1] * (2 + counts[2])) + 1)
+    scales, smooth = attributes.get("scales"), bool(attributes.get("antialias"))
+    given, made = ([1] * missing + [axis[k] for axis in axes] for k in range(2))
+    numbers: dict[str, Sequence[object]] = {"taps_": counts}
+    if scales is not None:
+        found = [1.0] * missing + [float(scale) for scale in scales]
+        numbers["scale_"] = found
+        numbers |= {"wide_": [max(1 / scale, 1.0) for scale in found]} if smooth else {}
+    if rule == "tf_crop_and_resize":
+        roi = [0.0, 1.0] * missing + [float(end) for end in attributes["roi"]]
+        numbers |= {"start_": roi[::2], "end_": roi[1::2]}
+    parameters: dict[str, object] = {
+        **dict(zip(("depth", "height", "width"), given, strict=True)),
+        **dict(zip(("out_depth", "out_height", "out_width"), made, strict=True)),
+        **{name + axis: of[k] for name, of in numbers.items() for k, axis in enumerate("dhw")},
+        "cubic_a": float(attributes.get("cubic_a", -0.75)),
+        "outside": float(attributes.get("extrapolation", 0.0)),
+    }
+    variant = {
+        "rule": rule, "scaled": scales is not None, "nearest": r.nearest, "mode": mode,
+        "axes": len(axes), "smooth": smooth,
+        "excluded": bool(attributes.get("exclude_outside")) and (smooth or mode == "cubic"),
+    }  # fmt: skip
+    low.each_vector(Kernel("resample_places", parameters, variant), node, {"x": node.operand()})
+
+
+def _tap_counts(graph: Graph, node: Node) -> list[int]:
+    """Returns how many taps a kernel sums along each axis, at most."""
+    mode, scales = node.attributes.get("mode", "nearest"), node.attributes.get("scales")
+    reach = {"nearest": 0, "linear": 1, "cubic": 2}[mode]
+    if mode == "nearest" or not node.attributes.get("antialias"):
+        return [max(2 * reach, 1)] * len(_axes(graph, node))
+    if scales is not None:
+        return [2 + ceil(2 * reach * max(1 / float(scale), 1.0)) for scale in scales]
+    axes = _axes(graph, node)
+    return [1 + larger(-(-2 * reach * extent // made), 2 * reach) for extent, made in axes]
+
+
 def _size(graph: Graph, node: Node) -> tuple[int, ...]:
     size = graph.constant(node.inputs[1])
     assert size is not None
@@ -232,8 +310,7 @@ def _size(graph: Graph, node: Node) -> tuple[int, ...]:
 def _work(graph: Graph, node: Node) -> int:
     mode = node.attributes.get("mode", "nearest" if node.op == "resize" else "linear")
     if node.attributes.get("antialias"):
-        each = prod(table.shape[1] for table in _tables(graph, node))
-        return each * prod(shapes(graph, node)[0])
+        return prod(_tap_counts(graph, node)) * prod(shapes(graph, node)[0])
     return {"nearest": 1, "linear": 4, "cubic": 16}[mode] * prod(shapes(graph, node)[0])
 
 
@@ -282,7 +359,7 @@ OPS = (
     Op("resize_nearest", refuse, shapes, lower_nearest, "exact", types=("f32", "i32"),
        kind="movement", keeps="first", fuses=True, views=nearest, operands="xx",
        errors=MOVED),
-    Op("resize", refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work,
+    Op("resize", refuse, shapes, FORMS, "accumulate", types=("f32", "i32"), work=_work,
        kind="window", fuses=True, accumulates=False, operands="xx",
        decompose=decompose_integers, errors=MOVED),
 )  # fmt: skip

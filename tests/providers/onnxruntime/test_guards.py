@@ -11,10 +11,8 @@ import pytest
 
 from benchmarks.decoding_models import MODELS
 from tests.support.onnx_models import session
-from tflgpu_plugin import engine
+from tests.support.traced import traced
 from tflgpu_plugin.compile.template import Template
-from tflgpu_plugin.ir import Graph
-from tflgpu_plugin.ir.extent import Trace
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -28,14 +26,7 @@ LINES = [(1, 3, 48, width) for width in (100, 140, 90, 170, 240, 85, 300)]
 
 def made(name: str, shapes: Sequence[tuple[int, ...]], patch: Any) -> list[Template]:
     """Returns the templates that a session makes for these shapes."""
-    found: list[Template] = []
-    usual = engine.Partition.template
-
-    def watched(self: engine.Partition, graph: Graph, trace: Trace) -> Template:
-        found.append(usual(self, graph, trace))
-        return found[-1]
-
-    patch.setattr(engine.Partition, "template", watched)
+    found = traced(patch)
     running = session(MODELS[name]())
     for shape in shapes:
         running.run(None, {"x": np.ones(shape, np.float32)})
