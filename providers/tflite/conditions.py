@@ -3,7 +3,18 @@ operands and types."""
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir import NUMBERS, SHORT, Condition, HostOp, Refusal, Tensor, Unfit, needs
+from tflgpu_plugin.ir import (
+    NUMBERS,
+    SHORT,
+    Condition,
+    HostOp,
+    Impossible,
+    Refusal,
+    Tensor,
+    Unfit,
+    integer,
+    needs,
+)  # fmt: skip
 from tflgpu_plugin.providers import Builder, Value, same_bits
 
 from . import params
@@ -111,6 +122,15 @@ def one_axis(e: Builder) -> Refusal | None:
     return Refusal("host.ambiguous", sentence)
 
 
+def _towards(e: Builder) -> bool:
+    """Whether the steps of a range lead from its start to its limit; true if they are unknown."""
+    given = [e.constant(e.x(k)) for k in range(3)]
+    if any(number is None for number in given):
+        return True
+    first, limit, by = (integer(number.reshape(-1)[0]) for number in given if number is not None)
+    return bool((limit >= first and by > 0) or (limit <= first and by < 0))
+
+
 def _alike(e: Builder) -> bool:
     which, *values = (e.shape(e.x(k)) for k in range(3))
     return values[0] == values[1] and which in ((), values[0])
@@ -134,6 +154,12 @@ WHOLE_NUMBERS = needs(
     "dtype.unsupported",
     "Integers: for floats, hosts compute different results.",
     lambda e: e.dtype()[0] != "f",
+)
+TOWARDS = needs(
+    "constant.invalid",
+    "A step that leads from the start towards the limit.",
+    _towards,
+    kind=Impossible,
 )
 UNFUSED = _set("activation.unsupported", "No fused activation.", "activation")
 SINGLE = _set("attribute.unsupported", "One class per box.", "several")

@@ -373,7 +373,8 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("RANDOM_STANDARD_NORMAL RANDOM_UNIFORM", "shape", chance=True)
     | _cpu("MULTINOMIAL", "value count", chance=True)
     | _cpu("NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5", "value value count")
-    | _cpu("RANGE", "first limit delta", build=arithmetic.steps, conditions=(need.WHOLE_NUMBERS,))
+    | _cpu("RANGE", "first limit delta", build=arithmetic.steps, outputs=("value",),
+           conditions=(need.WHOLE_NUMBERS, need.TOWARDS))
     | _cpu("REDUCE_WINDOW", "value value shape shape shape")
     | _cpu("DENSIFY", "value", build=arithmetic.dense, sparse=True)  # reads sparse constants
     | _cpu("RANK", "value", build=arithmetic.rank, of_shapes=True)
@@ -382,7 +383,7 @@ CPU_OPS: dict[str, HostOp] = (
     | _cpu("ZEROS_LIKE", "value*", spreads=True)
     | _cpu(" ".join(VARIABLES), "", STORE, stated=True)
     | _cpu(COMPOSITE, "value*", stated=True)
-)
+)  # fmt: skip
 # Nodes whose output shapes depend on values, unless these are constant.
 OPAQUE = ("CALL", "CUSTOM", "HASHTABLE_LOOKUP", "IF", "UNIQUE", "WHERE")
 # Operators that stay with the host for a reason.

@@ -13,12 +13,13 @@ import pytest
 from tests.support import host_models
 from tests.support.refused import refused
 from tflgpu_plugin import ops
-from tflgpu_plugin.importer import folding, partition, subgraph
+from tflgpu_plugin.importer import arithmetic, folding, partition, subgraph
 from tflgpu_plugin.importer.imported import Facts
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir import Quantization, Tensor
+from tflgpu_plugin.ir import Quantization, Tensor, surely_equal
+from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.providers.tflite import ops as tflite
 
 OPS = {row.op for row in (*tflite.HOST_OPS.values(), *tflite.CPU_OPS.values()) if row.op}
@@ -47,8 +48,18 @@ def test_operators_without_a_kernel() -> None:
     assert worked_out("RANGE", 1, 7, 2, shape=(3,)) == [1, 3, 5]
     assert worked_out("RANGE", 0, 1 << 30, 1) is None
     assert worked_out("RANGE", 0, 1, 0) is None
+    assert worked_out("RANGE", 5, 1, 1) is None  # an error of the host
     assert worked_out("BROADCAST_ARGS", [2, 2], [3]) is None
     assert worked_out("BROADCAST_ARGS", [2, 1], [3], shape=(3,)) is None  # hosts state another
+
+
+def test_extents_that_broadcast() -> None:
+    trace = Trace()
+    n, m = trace.symbol(0, 7), trace.symbol(1, 5)
+    found = [arithmetic._common(*pair) for pair in ((n, 1), (1, n), (n, n), (m, m), (1, 1))]
+    assert all(map(surely_equal, found, [n, n, n, m, 1])) and not trace.guards
+    with pytest.raises(ValueError, match="do not broadcast"):
+        arithmetic._common(n, m)
 
 
 def test_filled_constants() -> None:

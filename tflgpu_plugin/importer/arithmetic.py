@@ -3,6 +3,7 @@ constants. Other rows may use them, too."""
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from math import prod
 
 import numpy as np
@@ -11,7 +12,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.extent import Extent
-from tflgpu_plugin.ir.symbolic import integer, integers, is_symbolic, symbolic
+from tflgpu_plugin.ir.symbolic import integer, integers, is_symbolic, surely_equal, symbolic
 from tflgpu_plugin.ops import evaluation
 
 
@@ -78,9 +79,20 @@ def common_shape(e: Builder) -> int:
     """Returns the shape that two shapes broadcast to."""
     a, b = (e.value(k) for k in range(2))
     try:
-        return e.const(np.array(np.broadcast_shapes(_ints(a), _ints(b))), a.dtype)
+        pairs = zip_longest(reversed(_ints(a)), reversed(_ints(b)), fillvalue=1)
+        found = integers([_common(*pair) for pair in pairs][::-1])
+        return e.const(found, a.dtype)
     except ValueError as error:
         raise _unknown(e) from error
+
+
+def _common(a: int, b: int) -> int:
+    """Returns the extent to which two extents broadcast. Raises ValueError."""
+    if surely_equal(a, b) or b == 1:
+        return a
+    if a != 1 and a != b:
+        raise ValueError(f"{a} and {b} do not broadcast")
+    return b
 
 
 def coordinates(e: Builder) -> int:

@@ -68,8 +68,10 @@ class Plain:
         except Unsupported as unreadable:
             made, refusal = None, unreadable.sentence
         if made is None:
+            # With symbols, a kernel may compute what is otherwise known before a run.
+            computed = refusal is None and self.state.facts.symbolic
             planned = self.state.planned
-            if planned is not None and host.id in planned:
+            if planned is not None and host.id in planned and not computed:
                 sentence = f"{host.title} {node.name!r} has no value for these input shapes."
                 raise Unsupported.of("dynamic.value", sentence)
             self._shape(host, node, refusal)
@@ -94,6 +96,10 @@ class Plain:
         }  # fmt: skip
         if row is None or host.refusal:
             other = state.table.arithmetic.get(host.title)
+            if other is not None and other.build is not None and not host.refusal:
+                asking = state.builder(host, other, inputs)
+                if not row_conditions.unmet(other.conditions, asking):
+                    self._ask(asking)
             op = STORE if other is not None and other.op == STORE else row.op if row else ""
             read = self._reads(host)
             return Node(host.id, op, read, outputs, **common), state.table.refusal(host)

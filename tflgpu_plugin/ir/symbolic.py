@@ -71,6 +71,16 @@ def surely_at_most(number: Any, most: Any) -> bool:
     return low is not None and low >= 0
 
 
+def may_exceed(number: int, most: int) -> bool:
+    """Whether a number is above another one for some values of their symbols. Leaves no guard, so
+    code must be correct if it is not."""
+    more = number - most
+    if not isinstance(more, Extent):
+        return more > 0
+    high = more.trace.bounds.most(more.terms)
+    return high is None or high > 0
+
+
 def several(extent: int) -> bool:
     """Whether an extent is above 1 for some values of its symbols. Leaves no guard."""
     return isinstance(extent, Extent) or extent > 1

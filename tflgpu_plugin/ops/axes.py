@@ -12,7 +12,7 @@ import numpy as np
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.extent import Extent
 from tflgpu_plugin.ir.polynomial import exact_quotient
-from tflgpu_plugin.ir.symbolic import several, surely_divides, surely_equal
+from tflgpu_plugin.ir.symbolic import may_exceed, several, surely_divides, surely_equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,9 @@ class Axis:
 
     @property
     def padded(self) -> bool:
-        return self.low > 0 or (self.high is not None and self.high < self.extent)
+        """Whether there is padding, for some values of symbols at least."""
+        ends = self.high is not None and may_exceed(self.extent, self.high)
+        return ends or may_exceed(self.low, 0)
 
     @property
     def straight(self) -> bool:
@@ -115,7 +117,7 @@ def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
 
 
 def _continues(outer: Axis, inner: Axis) -> bool:
-    return outer.stride == inner.extent * inner.stride and outer.straight
+    return outer.straight and surely_equal(outer.stride, inner.extent * inner.stride)
 
 
 def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | None:

@@ -15,6 +15,7 @@ from conformance import host as hosts
 from conformance.cases import seeded
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, places
+from tests.support.traced import traced
 from tflgpu_plugin import engine
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Array, Graph, Target
@@ -105,16 +106,16 @@ CASES = {
         "STRIDED_SLICE", lambda k: [ints(k), ints(k + 1)], 3, held=[ints(1)], rank=1,
         options="StridedSliceOptions", given={"shrinkAxisMask": 1},
     ),
-    "pad": Case("PAD", lambda k: [pairs(k % 4, k % 5, k % 3, k % 7)], 9),
+    "pad": Case("PAD", lambda k: [pairs(k % 4, k % 5, k % 3, k % 7)], 5),
     "pad with a value": Case(
-        "PADV2", lambda k: [pairs(k % 4, k % 5, k % 3, k % 7)], 9, held=[np.full(1, 2.5, "f4")],
+        "PADV2", lambda k: [pairs(k % 4, k % 5, k % 3, k % 7)], 5, held=[np.full(1, 2.5, "f4")],
     ),
     "mirrored pad": Case(
         "MIRROR_PAD", lambda k: [pairs(k % 4, 1, 0, k % 3)], 6, options="MirrorPadOptions",
         given={"mode": "REFLECT"},
     ),
     "dilations": Case(
-        "DILATE", lambda k: [ints(1 + k % 4, 1 + k % 5)], 10, held=[np.float32(2.5)],
+        "DILATE", lambda k: [ints(1 + k % 4, 1 + k % 5)], 6, held=[np.float32(2.5)],
         options="DilateOptions", newer=True,
     ),
     "tile": Case("TILE", lambda k: [ints(1 + k % 4, 1 + k % 5)], 7),
@@ -153,7 +154,7 @@ CASES = {
         "MEAN", lambda k: [ints(k % 2)], 2, options="ReducerOptions", given={"keepDims": True},
     ),
     "crops": Case(
-        "BATCH_TO_SPACE_ND", lambda k: [ints(2, 2), pairs(k % 3, k % 2, k % 4, 0)], 4,
+        "BATCH_TO_SPACE_ND", lambda k: [ints(2, 2), pairs(k % 3, k % 2, k % 4, 0)], 2,
         x=np.tile(IMAGE, (4, 1, 1, 1)), rank=4,
     ),
     "parts": Case(
@@ -204,6 +205,60 @@ def test_values_have_few_plans(host: str, name: str) -> None:
         for run in range(RUNS):
             assert_same(interpreter, model, host, case.feed(run))
     assert runs(made) == {(RUNS, 0, 0)} and len(built) <= case.plans
+
+
+def number(value: int, kind: type = np.int32) -> Array:
+    return np.array(value, kind)
+
+
+RANGES: dict[str, tuple[Callable[[int], Sequence[Array]], Sequence[Array]]] = {
+    "count": (lambda k: [number(0), number(3 + 5 * k % 23), number(1)], []),
+    "from below 0": (lambda k: [number(k % 5 - 2), number(9 + k % 7)], [number(2)]),
+    "down": (lambda k: [number(9 + k % 7)], [number(-2), number(-2)]),
+    "in 64 bits": (
+        lambda k: [number(1 + k % 3, np.int64), number(5 + k, np.int64)], [number(1, np.int64)],
+    ),
+}  # fmt: skip
+
+
+def ranged(name: str) -> bytes:
+    """Returns a model of tanh of a range."""
+    values, held = RANGES[name]
+    model, feed = Model(), values(0)
+    dtype = NAMES[feed[0].dtype]
+    given = [model.input(f"x{k}", v.shape, NAMES[v.dtype]) for k, v in enumerate(feed)]
+    given += [model.constant(value) for value in held]
+    (found,) = added(model, "RANGE", given, 1, "RangeOptions", (dtype,))
+    kinds = {"inDataType": "INT32" if dtype == "i32" else "INT64", "outDataType": "FLOAT32"}
+    (real,) = added(model, "CAST", [found], 1, "CastOptions", **kinds)
+    model.output(*added(model, "TANH", [real], 1))
+    return model.to_bytes()
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ranges_have_one_plan(host: str, name: str, monkeypatch: Any) -> None:
+    (values, _), model, templates = RANGES[name], ranged(name), traced(monkeypatch)
+    if name == "in 64 bits" and host == "tflite_runtime":
+        pytest.skip("tflite-runtime has ranges of int32 and float32 only")
+    interpreter, made = on_gpu(model, host)
+    assert set(places(made).values()) == {"gpu"}
+    for run in range(RUNS):
+        assert_same(interpreter, model, host, values(run))
+    assert runs(made) == {(RUNS, 0, 0)}
+    assert len(templates) == 1 and not templates[0].trace.fixed
+
+
+def test_ranges_that_are_empty_or_wrong(host: str) -> None:
+    model = ranged("count")
+    interpreter, _ = on_gpu(model, host)
+    for first, last, by in ((0, 5, 1), (3, 3, 1), (2, 9, 3), (0, 6000, 1), (9, 2, -1), (0, 7, 1)):
+        assert_same(interpreter, model, host, [number(first), number(last), number(by)])
+    for wrong in ((0, 5, 0), (0, 5, -1)):
+        with pytest.raises(RuntimeError):
+            reference(model, host, [number(n) for n in wrong])
+        with pytest.raises(RuntimeError):
+            hosts.invoke(interpreter, [[number(n) for n in wrong]])
+        assert_same(interpreter, model, host, [number(1), number(8), number(2)])
 
 
 # ---- values that are unlike the others ----------------------------------------------------------
