@@ -80,7 +80,8 @@ def _squeeze_excite(
 MORE: dict[str, Callable[..., Any]] = {
     **steps.QUANTIZED, "times_factor": steps.times_factor,
     "lookup": steps.lookup,
-    **{name: REFERENCES[name] for name in ("softmax_place", "softmax_share", "wide_total")},
+    **{name: REFERENCES[name] for name in ("softmax_place", "softmax_share")},
+    **{name: REFERENCES[name] for name in ("wide_total", "wide_product")},
     "concat": lambda *parts, axis: np.concatenate(parts, axis=axis),
     "stack": lambda *parts, axis: np.stack(parts, axis=axis),
     "logical_and": np.logical_and,

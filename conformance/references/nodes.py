@@ -20,7 +20,13 @@ from conformance.references import (
     scatter as references_scatter,
     trees as references_trees,
 )
-from conformance.references.rounding import dynamic_quantize, rounded, rounds, times_factor
+from conformance.references.rounding import (
+    dynamic_quantize,
+    rounded,
+    rounds,
+    times_factor,
+    wide_product,
+)
 from tflgpu_plugin.ir import FLOAT8, Array, bfloat16, float8
 
 _erf = np.vectorize(erf, otypes=[np.float64])
@@ -399,7 +405,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "max_pool_argmax": _pool_argmax, "max_unpool": _unpool,
     **convolutions.REFERENCES, **references_recurrent.REFERENCES,
     **UNARY, **BINARY, **MOVEMENT,
-    "digit": _digit, "lookup": _lookup, "wide_total": _wide_total,
+    "digit": _digit, "lookup": _lookup, "wide_total": _wide_total, "wide_product": wide_product,
     "softmax_place": _softmax_place, "softmax_share": _softmax_share,
     "one_hot": _one_hot, "times_factor": times_factor, "dynamic_quantize": dynamic_quantize,
     "reshape": _reshape,

@@ -60,3 +60,19 @@ def dynamic_quantize(x: Array, factors: Array | None = None) -> tuple[Array, ...
     zero = np.clip(np.rint(-low / scale), 0, 255)
     numbers = np.clip(np.rint(x / scale) + zero, 0, 255) - zero
     return (numbers, scale) if factors is None else (numbers, scale, factors * scale)
+
+
+def wide_product(x: Array, numbers: Sequence[float]) -> Array:
+    """Returns the products of integers along the first axis: integers of any size, of which each
+    step keeps 32 bits."""
+    factor, right = map(int, numbers)
+
+    def step(a: Array, b: Array | int) -> Array:
+        wide = (a * b * factor + (1 << (right - 1))) >> right
+        return np.asarray((wide + 2**31) % 2**32 - 2**31)
+
+    rows = [np.rint(row).astype(np.int64).astype(object) for row in x]
+    made = rows[0]
+    for row in rows[1:]:
+        made = step(made, row)
+    return step(made, 1).astype(np.float64)

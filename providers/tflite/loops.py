@@ -25,9 +25,8 @@ from tflgpu_plugin.providers import (
 from . import codes
 from .host_node import execution_plan, raw_node
 
-LOOP, BRANCH = "WHILE", "IF"
-PLANNED = (LOOP, BRANCH)
-BODIES = {LOOP: 2, BRANCH: 2, "CALL_ONCE": 1}  # number of graphs that each operator calls
+LOOP = "WHILE"
+BODIES = {LOOP: 2, "IF": 2, "CALL_ONCE": 1}  # number of graphs that each operator calls
 FIRST = 0  # the model's own graph
 HIDDEN = Refusal("host.interface", "This host does not expose the graphs that a node runs.")
 

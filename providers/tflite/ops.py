@@ -275,7 +275,8 @@ def _rows() -> tuple[HostOp, ...]:
                  types=(*NUMBERS, "i8", "u8"), short=True)
             for name in ("REDUCE_MAX", "REDUCE_MIN")
         ),
-        _row("REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", types=NUMBERS),
+        _row("REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", need.scaled,
+             types=(*NUMBERS, "i8"), short=True),
         _row(
             "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, types=MOVED, **moved,
         ),
@@ -287,10 +288,8 @@ def _rows() -> tuple[HostOp, ...]:
         # ops/scatter.py describes indices out of range.
         _row("SCATTER_ND", "scatter_new", 1, params.fixed(reduction="add", raises=True),
              "index value shape!", types=(*SUMMED, "i8", "u8")),
-        _row(
-            "SEGMENT_SUM", "segments", 1, params.fixed(reduction="add", raises=False),
-            "value index!", types=SUMMED,
-        ),
+        _row("SEGMENT_SUM", "segments", 1, params.fixed(reduction="add", raises=False),
+             "value index!", types=SUMMED),
         *(
             _row(
                 f"UNSORTED_SEGMENT_{name}", "segments", 1,

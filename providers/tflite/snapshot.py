@@ -124,7 +124,8 @@ def _node(
     `wanted`, and the graphs that it runs."""
     attributes: Mapping[str, Any] = {}
     bodies: tuple[Snapshot, ...] = ()
-    refusal, runs = None, raw.host_op in loops.PLANNED
+    refusal = None
+    runs = raw.host_op in loops.BODIES and raw.host_op in ops.HOST_OPS
     try:
         attributes = _attributes(raw)
         bodies = others.of(raw) if runs else ()

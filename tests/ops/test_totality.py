@@ -66,7 +66,7 @@ NO_MEANING: Mapping[str, set[str]] = {
     },
     "Only passes make it, after constants have been folded.": {
         *("checked", "digit", "dynamic_quantize", "even_sum", "from_bfloat16", "lookup", "pick"),
-        *("quantized_hard_swish", "softmax_place", "softmax_share", "wide_total"),
+        *("quantized_hard_swish", "softmax_place", "softmax_share", "wide_product", "wide_total"),
         *("quantized_leaky_relu", "quantized_prelu", "quantized_squared_difference"),
         "quantized_quotient",
         *("quantized_sum", "short_product", "short_sum", "times_factor", "to_bfloat16"),

@@ -90,6 +90,7 @@ def test_what_may_pass_float16() -> None:
         "bidirectional_lstm",
         "bidirectional_rnn",
         "svdf",
+        "wide_product",
         "wide_total",
         "standardize",
         "standardize_groups",

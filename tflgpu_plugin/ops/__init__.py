@@ -25,6 +25,7 @@ FAMILIES = (
     "unary",
     "lookup",
     "wide_total",
+    "wide_product",
     "softmax",
     "reduce",
     "range_reduce",

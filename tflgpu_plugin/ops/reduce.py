@@ -16,6 +16,7 @@ from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, Shape
 from tflgpu_plugin.ir.quantization import is_integer
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ops import wide_product
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.forms import Forms
 from tflgpu_plugin.ops.reduce_forms import (
@@ -72,6 +73,12 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if max(alternations(shape, axes)) > 3:
         return Refusal("rank.too_large", "Reduced and kept axes alternate more than three times.")
     return None
+
+
+def refuse_product(graph: Graph, node: Node, target: Target) -> Refusal | None:
+    """Requires constant axes; kept and reduced axes may alternate at most three times; up to 65,534
+    stored numbers, with scales that one factor of 15 bits holds."""
+    return refuse(graph, node, target) or wide_product.refuse_quantized(graph, node)
 
 
 def _decompose_log_sum_exp(steps: Decomposition, node: Node) -> bool:
@@ -180,7 +187,9 @@ OPS = (
     _row("reduce_sum", errors=AVERAGED, short=Short("sum", refuse_short, bytes=True)),
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
-    *(_row(name) for name in ("reduce_prod", "reduce_l1", "reduce_l2", "reduce_log_sum")),
+    replace(_row("reduce_prod", stored=True, decompose=wide_product.decompose),
+            refuse=refuse_product),
+    *(_row(name) for name in ("reduce_l1", "reduce_l2", "reduce_log_sum")),
     Op("reduce_log_sum_exp", refuse, shapes, lower_decomposed, "reduction", work=elements(),
        kind="composite", accumulates=True, decompose=_decompose_log_sum_exp, operands="xx"),
 )  # fmt: skip
