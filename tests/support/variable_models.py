@@ -123,6 +123,23 @@ def again() -> bytes:
     return model.to_bytes()
 
 
+def picking(early: bool) -> bytes:
+    """Returns a model that adds x to a variable and picks a row of the sum, which may not be there;
+    the variable is assigned after that, or before it if `early`."""
+    model = Stateful()
+    x, row = model.input("x", SHAPE), model.input("row", (1,), dtype="i32")
+    handle = model.store("v", SHAPE)
+    total = binary(model, "ADD", model.read(handle), x, SHAPE, "total")
+    if early:
+        model.assign(handle, total)
+    shape = (1, 1, *SHAPE[2:])
+    picked = model.op("GATHER", [total, row], "GatherOptions", {"axis": 1}, shape=shape)
+    if not early:
+        model.assign(handle, total)
+    model.output(conv(model, picked, shape, "features"))
+    return model.to_bytes()
+
+
 def growing() -> bytes:
     """Returns a model whose variable grows by two rows in each run; the node in the middle is for
     the CPU."""

@@ -93,6 +93,52 @@ def test_what_variables_feed_and_take_is_one_partition(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
+def test_interpreters_of_one_model_have_variables_of_their_own(host: str) -> None:
+    """Also with one delegate; memory may be allocated again between runs, and one of them reset."""
+    model, made = variable_models.streaming(), hosts.load_delegate(host)
+    ours = [hosts.interpreter(model, host, experimental_delegates=[made]) for _ in range(2)]
+    theirs = [hosts.interpreter(model, host) for _ in range(2)]
+    for one in (*ours, *theirs):
+        one.allocate_tensors()
+    random = np.random.default_rng(5)
+    for step in range(12):
+        which, feed = step % 3 // 2, random.uniform(-1, 1, (1, 2, 5, FEATURES)).astype(np.float32)
+        for one in (ours[which], theirs[which]):
+            if step == 5:
+                one.allocate_tensors()
+            if step == 7:
+                one.reset_all_variables()
+        (got,), (wanted,) = (hosts.invoke(one[which], [[feed]])[0] for one in (ours, theirs))
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5, err_msg=f"run {step}")
+    assert left(made) == set()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("early", [False, True])
+def test_a_run_that_raises_assigns_nothing_that_its_partition_computes(
+    host: str, early: bool
+) -> None:
+    """An assignment after the node that raises is not done by the host, either. One before it is
+    done by the host alone."""
+    model = variable_models.picking(early)
+    interpreter, made = gpu(model, host, force=1)
+    assert left(made) == set()
+    reference = hosts.interpreter(model, host)
+    reference.allocate_tensors()
+    pair, same = (interpreter, reference), []
+    for index in (0, 1, 99, 2, 3):
+        feed = [np.full(SHAPE, 0.5, np.float32), np.array([index], np.int32)]
+        if index == 99:
+            for one in pair:
+                with pytest.raises(RuntimeError, match="out of bounds"):
+                    hosts.invoke(one, [feed])
+            continue
+        (got,), (wanted,) = (hosts.invoke(one, [feed])[0] for one in pair)
+        same.append(np.allclose(got, wanted, rtol=0, atol=1e-5))
+    assert same == [True, True, not early, not early]
+
+
+@pytest.mark.parametrize("host", HOSTS)
 def test_the_order_of_a_host_that_fuses_no_nodes(host: str) -> None:
     model = variable_models.again()
     made = hosts.load_delegate(host)
