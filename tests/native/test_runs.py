@@ -290,6 +290,17 @@ def test_float16_of_its_own_is_tried_out() -> None:
     assert not device.target.native_half or not device.info.software
 
 
+def test_words_of_64_bits_are_tried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = adapter.open_device(adapter.select(None))
+    able = "shader-int64" in device.target.features
+    assert selftest.pairs(device.handle) == able
+    assert device.target.pairs == (able and device.info.software)
+    for right, wrong in (("v.x >> 32u", "v.x >> 31u"), ("u64", "u65")):
+        assert right in selftest.PAIRS
+        monkeypatch.setattr(selftest, "PAIRS", selftest.PAIRS.replace(right, wrong))
+        assert not selftest.pairs(device.handle)
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -25,6 +25,7 @@ TARGETS = (
            features=frozenset({"subgroup"})),
     Target(name="discrete", vendor="nvidia", subgroup_size=32, features=frozenset({"subgroup"})),
     Target(name="plain"),
+    Target(name="pairs", vendor="software", software=True, subgroup_size=8, pairs=True),
     Target(name="half", half=True),
     Target(name="native", half=True, native_half=True),
     Target(name="along rows", tuning=ALONG_ROWS),

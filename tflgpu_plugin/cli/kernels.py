@@ -18,7 +18,7 @@ from tflgpu_plugin.options import meant, parse
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.recording import operators
 
-_BINDING = re.compile(r"@binding\((\d+)\) var<storage, \w+> (\w+)_data: array<(\w+)>;")
+_BINDING = re.compile(r"@binding\((\d+)\) var<storage, \w+> (\w+)_data: array<(.+)>;")
 _PARAMETERS = re.compile(r"struct Params \{ (.*) \}")
 _FORMATS = {"u32": "I", "i32": "i", "f32": "f"}
 ACCESS = {"r": "read", "w": "written"}

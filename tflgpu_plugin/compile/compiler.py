@@ -349,6 +349,7 @@ class Assembly:
                 levels=self._level(source) is not None,
                 whole=self._whole(source),
                 zeros=self.buffers[buffer].zeros > 0 and self._begins_with_zeros(source),
+                pairs=self.low.target.pairs,
             )
             for (operand, source), (buffer, _) in zip(launch.operands, located, strict=True)
         ]

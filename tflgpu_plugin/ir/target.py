@@ -18,7 +18,8 @@ class Target:
     choices made on the device: settings of kernels (see `compile.tuning`), and for a form
     "never" or "always". `without` names the forms and ops that the user refuses. `half`: the user
     permits tensors stored as float16, which every adapter supports. `unpacks`: kernels may call
-    `unpack2x16float`. `native_half`: WGSL's type f16 passed the self-test on this adapter."""
+    `unpack2x16float`. `native_half`: WGSL's type f16 passed the self-test on this adapter. `pairs`:
+    kernels read two words at once, as one of 64 bits."""
 
     name: str = "nominal"
     vendor: str = "unknown"
@@ -38,6 +39,7 @@ class Target:
     half: bool = False
     unpacks: bool = True
     native_half: bool = False
+    pairs: bool = False
 
     @property
     def storage_bytes(self) -> int:

@@ -28,6 +28,9 @@ clamped to 65504, the largest float16; infinities and NaN are kept. If a device 
 float16 in that way (`Target.native_half`), the buffer is an array of f16, and a kernel may load it
 without conversion: `half_<name>(i)`, `padded_half_<name>(place, inside)`.
 
+Where software drivers load a word of each thread after the other, whatever its size, operands that
+are only read are arrays of words of 64 bits (`Target.pairs`).
+
 A tensor of 8 bits may be stored in bytes: a vec4 is a word, and kernels see the values that it
 represents. `bytes_<name>(i)` is the word of vec4 i, `padded_bytes_<name>(place, inside)` the one at
 an address or that of padding, `p.pad_<name>`.

@@ -34,6 +34,11 @@ _PLANES = """  let plane = divided(i, p.spatial_NAME);
   if (left > 1u) { NAME_data[first + p.spatial_NAME] = lanes.y; }
   if (left > 2u) { NAME_data[first + 2u * p.spatial_NAME] = lanes.z; }
   if (left > 3u) { NAME_data[first + 3u * p.spatial_NAME] = lanes.w; }"""
+# Words read two at once, likewise.
+_PAIRS = {
+    4: ("vec2<u64>", "bitcast<{0}>(of_pairs({1}[{2}]))"),
+    2: ("u64", "bitcast<{0}>(of_pair({1}[{2}]))"),
+}
 _NATIVE = {4: "vec4<f16>", 2: "vec2<f16>", 1: "f16"}
 
 
@@ -50,7 +55,7 @@ class Operand:
     buffer begins with zeros, which are read as padding: selecting an address is cheaper than
     selecting each lane of a value. `planes`: written as vec4 of an image of which the buffer, of
     float32, has whole channels after one another; `slices_<name>` and `spatial_<name>` are
-    parameters, too."""
+    parameters, too. `pairs`: words of values that are not converted are read two at once."""
 
     name: str
     access: str = "r"
@@ -62,6 +67,7 @@ class Operand:
     whole: bool = False
     zeros: bool = False
     planes: bool = False
+    pairs: bool = False
 
     def type(self, view: int) -> str:
         """Returns the WGSL type with this many lanes."""
@@ -124,6 +130,9 @@ def _stored(operand: Operand) -> tuple[str, str]:
             raise ValueError(f"operand {name!r} is stored in bytes but not written by whole vec4")
         numbers = f"p.scale_{name}, p.zero_{name}"
         return "u32", _LEVELS[operand.view].format(f"{name}_data", "{0}", numbers)
+    if operand.pairs and operand.access == "r" and operand.view in _PAIRS:
+        array, value = _PAIRS[operand.view]
+        return array, value.format(kind, f"{name}_data", "{0}")
     return kind, f"{name}_data[{{0}}]"
 
 

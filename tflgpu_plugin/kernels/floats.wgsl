@@ -1,5 +1,8 @@
 // Library functions for floats of 16 and 8 bits. A kernel gets those that it calls.
 
+// The four words in two of 64 bits, and the two words in one.
+fn of_pairs(pairs: vec2<u64>) -> vec4u { return vec4u(of_pair(pairs.x), of_pair(pairs.y)); }
+fn of_pair(pair: u64) -> vec2u { return vec2u(u32(pair & 0xfffffffflu), u32(pair >> 32u)); }
 // The four float16 values in two words; and one of the two values in a word, selected by the parity of i.
 fn of_halves(words: vec2u) -> vec4f { return vec4f(unpack2x16float(words.x), unpack2x16float(words.y)); }
 fn of_half(word: u32, i: u32) -> f32 { return unpack2x16float(word >> (16u * (i % 2u))).x; }

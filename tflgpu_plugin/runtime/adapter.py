@@ -214,6 +214,8 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
         unpacks=selftest.unpacks(handle),
         # `half` is false on software adapters, which are slower with native float16.
         native_half=half and selftest.native_half(handle),
+        # Software drivers load a word of each thread after the other, whatever its size.
+        pairs=info.software and "shader-int64" in features and selftest.pairs(handle),
     )
 
 

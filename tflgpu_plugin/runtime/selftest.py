@@ -1,5 +1,5 @@
 """Measures the subgroup size of a device, and tests whether shuffles in aligned groups of 8 lanes,
-unpacking float16 and arithmetic in float16 are right."""
+unpacking float16, words of 64 bits and arithmetic in float16 are right."""
 
 from __future__ import annotations
 
@@ -69,6 +69,31 @@ def unpacks(device: Any) -> bool:
     except pipelines.PipelineError:
         return False
     return True
+
+
+PAIRS = """
+@group(0) @binding(1) var<storage, read> given: array<vec2<u64>>;
+@group(0) @binding(2) var<storage, read_write> found: array<vec4u>;
+@compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) {
+  let v = given[7u - i];
+  let low = v & vec2<u64>(0xfffffffflu);
+  found[i] = vec4u(u32(low.x), u32(v.x >> 32u), u32(low.y), u32(v.y >> 32u));
+}
+"""
+
+
+def pairs(device: Any) -> bool:
+    """Returns whether kernels may read words of 64 bits."""
+    bits = np.random.default_rng(5).integers(0, 1 << 32, (8, 4), np.uint32)
+    ports = (
+        Port(0, "given", bits.shape, "u32", 1, bits.nbytes),
+        Port(1, "found", bits.shape, "u32", 2, bits.nbytes),
+    )
+    try:
+        found = _run(device, Pipeline("pairs", PAIRS, "urw"), ports, [bits])
+    except (native.NativeError, pipelines.PipelineError):
+        return False
+    return bool((found == bits[::-1]).all())
 
 
 # Kernels with native float16 rely on this: float32 is rounded to nearest even, also below 2^-14;

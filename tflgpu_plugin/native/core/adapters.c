@@ -11,6 +11,7 @@ static const struct {
     {"timestamp-query-inside-encoders", WGPUNativeFeature_TimestampQueryInsideEncoders},
     {"timestamp-query-inside-passes", WGPUNativeFeature_TimestampQueryInsidePasses},
     {"shader-f16", WGPUFeatureName_ShaderF16},
+    {"shader-int64", WGPUNativeFeature_ShaderInt64},
     {"mappable-primary-buffers", WGPUNativeFeature_MappablePrimaryBuffers},
 };
 enum { FEATURES = sizeof features / sizeof *features };
