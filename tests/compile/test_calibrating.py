@@ -110,6 +110,18 @@ def test_a_setting_is_chosen_if_its_kernel_is_clearly_faster(
     assert answers(faster(1.5, **these))[0] == {}, "slower"
 
 
+@pytest.mark.parametrize(
+    ("vendor", "weights"), [("nvidia", "memory"), ("intel", "global"), ("unknown", "global")]
+)
+def test_float16_products_have_their_weights_where_kernels_have_them(
+    vendor: str, weights: str
+) -> None:
+    """With weights by shuffle, kernels multiply in float32."""
+    table = Table(faster(0.5, kind="stored", weights=weights))
+    made = survey(table, replace(GPU, vendor=vendor)).made()
+    assert made.tuning == {"half_products": "never"}
+
+
 def test_what_is_refused_has_no_answer() -> None:
     for kind in ("half", "stored"):
         table = Table(faster(0.5, kind="stored"), refused=frozenset({kind}))

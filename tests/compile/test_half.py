@@ -281,3 +281,21 @@ def test_float16_inputs_and_outputs_are_those_of_the_host() -> None:
     ):
         graph = Graph({0: source, 1: target}, (node,), (0,), (1,))
         np.testing.assert_array_equal(run_graph(graph, {0: value})[1], expected)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "queries", "half"),
+    [("nvidia", 64, False), ("nvidia", 1, True), ("intel", 64, True)],
+)
+def test_keys_that_many_tiles_read_stay_float32_where_conversions_are_slow(
+    vendor: str, queries: int, half: bool
+) -> None:
+    net, width = Net(), 64
+    x, source = (net.input((1, rows, width)) for rows in (queries, 1024))
+    parts = [net.dense(each, width) for each in (x, source, source)]
+    y = net.op("attention", *parts, scale=0.125)
+    target = Target(half=True, native_half=True, software=False, vendor=vendor)
+    plan = compiler.compile(net.graph(y), target)
+    (text,) = (each.wgsl for each in plan.pipelines if "k_data: " in each.wgsl)
+    for name in "kv":
+        assert (f"{name}_data: array<vec4<f16>>" in text) == half

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -55,6 +56,14 @@ def test_two_runs_of_eight_products_go_on_in_float32() -> None:
 def test_weights_that_are_shuffled_are_multiplied_in_float32() -> None:
     target = replace(NATIVE, subgroup_size=32, tuning={"weights": "shuffle"})
     assert set(added(compiler.compile(layers(), target))) == {"float"}
+
+
+def test_lanes_have_weights_from_workgroup_memory_in_registers_of_their_own() -> None:
+    """Else Mesa's compiler for NVIDIA moves each pair to a register of the subgroup."""
+    plan = compiler.compile(layers(), replace(NATIVE, tuning={"weights": "memory"}))
+    (text,) = (p.wgsl for p in plan.pipelines if "half_x(" in p.wgsl)
+    assert "let own_zero = select(0u, 1u, m0 ==" in text
+    assert set(re.findall(r"let t_at = vec2u\((.*?),", text)) == {"(k - start) / 4u + own_zero"}
 
 
 def test_sums_of_integers_stay_float32() -> None:

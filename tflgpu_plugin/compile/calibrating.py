@@ -256,7 +256,9 @@ def ask_half(survey: Survey) -> None:
     """Are products in float32 faster than those in float16, if loads and stores are float16?"""
     if survey.target.halves != "native":
         return
-    base = replace(survey.product(), weights="global", ahead=4)
+    base = replace(survey.product(), ahead=4)
+    if base.weights == "shuffle":  # such products stay float32
+        base = replace(base, weights="global")
     probes = {"float16": replace(base, kind="half"), "float32": replace(base, kind="stored")}
     if survey.compare("half_products", probes, "float16") == "float32":
         survey.tuning["half_products"] = "never"

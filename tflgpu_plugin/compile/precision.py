@@ -8,7 +8,8 @@ differences of large numbers), intermediate results of composite ops such as nor
 operands written one float at a time, and scratch memory with partial sums. So are the values to
 which outputs are most sensitive (`error_sensitivity`), until the rest is tolerable; inputs of
 logarithms, for which the smallest values matter as much as the largest; and values with nothing to
-gain: small ones, and inputs and outputs of the partition, which are read or written once."""
+gain: small ones, inputs and outputs of the partition, which are read or written once, and those
+whose conversion takes longer than reading float32 (`Lowering.wide`)."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def halves(
     """Returns keys (see `key`) of sources to store as float16. `memory` gives the memory that holds
     a source, `size` its vec4. `small`: constants that may be float16 however small they are."""
     logged = before_logs(low.graph)
-    wide = {key(memory(tensor)) for tensor in (*wide_tensors(low.graph, logged), *low.homes)}
+    kept = *wide_tensors(low.graph, logged), *low.homes, *low.wide
+    wide = {key(memory(tensor)) for tensor in kept}
     found: dict[object, Source] = {}
     for launch in low.launches:
         sums = ops.traits(launch.node.op).accumulates

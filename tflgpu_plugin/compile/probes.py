@@ -111,6 +111,8 @@ def _product(probe: Probe) -> Iterator[str]:
     vectors = probe.vectors
     yield f"let block = group.y * {MOST_STEPS * vectors}u;"
     yield f"let at = thread * {PIXELS}u % {X_PIXELS}u;"
+    if probe.weights == "memory":
+        yield "let own = select(0u, 1u, at == 0xffffffffu);"  # as in conv.wgsl
     for pixel, slice_ in _sums():
         yield f"var c{pixel}{slice_} = {y}();"
     yield f"for (var k = 0u; k < p.steps; k += {probe.ahead}u) {{"
@@ -139,7 +141,7 @@ def _weight(probe: Probe, k: int) -> str:
     return {
         "global": f"w[block + (k + {k}u) * {probe.vectors}u + {{0}}u]",
         "shuffle": f"subgroupShuffle(v{k}{{1}}, base + {{2}}u)",
-        "memory": f"staged[(k % {STAGE}u + {k}u) * {probe.vectors}u + {{0}}u]",
+        "memory": f"staged[own + (k % {STAGE}u + {k}u) * {probe.vectors}u + {{0}}u]",
     }[probe.weights]
 
 
@@ -180,8 +182,7 @@ def _half(probe: Probe) -> Iterator[str]:
     them."""
     for n in range(SLICES):
         for k in range(probe.ahead):
-            weight = f"w[block + (k + {k}u) * {4 * SLICES}u + {{0}}u]"
-            yield f"let m{k}{n} = mat4x4<f16>({_four(weight, n)});"
+            yield f"let m{k}{n} = mat4x4<f16>({_four(_weight(probe, k), n)});"
         for pixel in range(PIXELS):
             runs = " + ".join(f"m{k}{n} * x{k}{pixel}" for k in range(probe.ahead))
             yield f"c{pixel}{n} += vec4f({runs});"

@@ -128,9 +128,10 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   var w_base = wi.y * p.block_vectors;
   @if TAPS == "point" || SPLIT: w_base += batch * p.w_batch;
   @if SHARED: w_base += min(lane, WEIGHTS - 1u);
-  // With `memory`, each lane has the slice in a register, so that drivers do not move what it reads to registers of the subgroup:
-  // they would wait for each load.
-  let own_slice = {{ "select(out_slice, 0u, m0 == 0xffffffffu)" if memory else "out_slice" }};
+  // With `memory`, each lane has indices of its own, so that drivers do not move what they read to registers of the subgroup: they
+  // would wait for each load, and move each pair of float16.
+  @if MEMORY: let own_zero = select(0u, 1u, m0 == 0xffffffffu);
+  let own_slice = out_slice{{ " + own_zero" if memory }};
 @order.sum();
   @if RUN: c[j][q] *= p.unscale;
   @if SHIFTED: total[j][q] += vec4i(p.shift * sum[j]);

@@ -4,7 +4,7 @@
 // Loads x for `together` iterations, then adds their products.
 @macro add_products(together) {
       let part = {{ "k %% %du" % views if together % views else "0u" }};
-      @if MEMORY: let t_at = vec2u((k - start) / AHEAD, (k - start) % AHEAD * WEIGHTS);
+      @if MEMORY: let t_at = vec2u((k - start) / AHEAD + own_zero, (k - start) % AHEAD * WEIGHTS);
       let w_at[t] = w_from + next_tap(t);
 @for t in ACROSS, u in TOGETHER {
 @load_pixels(u, t);

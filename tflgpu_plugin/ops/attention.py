@@ -44,6 +44,9 @@ GPU_SUMS = 8  # the same on GPUs, so that registers allow several waves
 # Slices of keys that GPUs load at once, by vendor (others 1): by Mesa's compilers more would spill
 # registers, above all with 4 rows of heads of 64.
 AHEAD = {"amd": 4, "nvidia": 2, "unknown": 2}
+# Vendors on whose GPUs the conversion of keys and values from float16, for each tile of rows, takes
+# longer than reading float32.
+FLOAT_KEYS = ("nvidia",)
 MOST_ROWS = 4  # on GPUs: they use less than half of the registers
 SOFTWARE_ROWS = 8
 BLOCK = 32  # keys
@@ -210,6 +213,8 @@ def _lower(a: Attention, teams: int) -> None:
     low, target, count = a.low, a.low.target, a.together
     (reads, parameters), (parts, times) = _operands_of(a), _parts(a.v[3])
     tiles = -(-a.rows // count)
+    if tiles > 1 and target.vendor in FLOAT_KEYS:
+        low.wide.update(_operands(a.node)[1:])
     groups = tiles * a.k[1] * a.q[0]
     lanes = WORKGROUP if target.software else max(target.workgroup(32), LANES * teams)
     parameters |= _scores(a)

@@ -132,7 +132,7 @@ class Lowering:
     tensors are computed. `hosted`: tensors also in the host's buffer. `turned`: outputs that are
     channels-first copies, and of what. `shared`: inputs with the buffer of an output. `copied`,
     `in_bytes`: temporaries with the elements of a tensor, in its storage or in bytes. `integers`:
-    temporaries of int32."""
+    temporaries of int32. `wide`: tensors that a kernel reads faster as float32."""
 
     graph: Graph
     target: Target
@@ -146,6 +146,7 @@ class Lowering:
     copied: dict[int, int] = field(default_factory=dict)
     in_bytes: dict[int, int] = field(default_factory=dict)
     integers: set[int] = field(default_factory=set)
+    wide: set[int] = field(default_factory=set)
     form: str = ""
 
     @cached_property
