@@ -10,6 +10,7 @@ import numpy as np
 from conformance.cases import seeded
 from conformance.models.tflite import Model, Shape
 from tests.support.small_models import append_subgraph
+from tflgpu_plugin.ir import NUMPY_DTYPES
 
 FIRST_BODY = 1  # number of the first graph after the model's own
 
@@ -62,6 +63,27 @@ def branching(units: int) -> bytes:
     main = Model()
     main.output(_either(main, main.input("x", (1, units)), units, FIRST_BODY))
     return packed(main, _layer(units, False))
+
+
+def constant_branch(dtype: str) -> bytes:
+    """Returns a model that adds x to the result of an IF over a constant of this type; the branches
+    are one and two negations."""
+    shape, main = (1, 4), Model()
+    truth = main.constant(np.array(True))
+    held = main.constant(np.array([[0, 1, 1, 0]]).astype(NUMPY_DTYPES[dtype]))
+    named = {"thenSubgraphIndex": FIRST_BODY, "elseSubgraphIndex": FIRST_BODY + 1}
+    made = main.op("IF", [truth, held], "IfOptions", named, shape=shape, dtype=dtype)
+    real = main.op("CAST", [made], "CastOptions", {}, shape=shape)
+    options = {"fusedActivationFunction": "NONE"}
+    main.output(main.op("ADD", [real, main.input("x", shape)], "AddOptions", options, shape=shape))
+    op = ("LOGICAL_NOT", "LogicalNotOptions") if dtype == "bool" else ("NEG", "NegOptions")
+    branches = (Model(), Model())
+    for count, branch in enumerate(branches, 1):
+        value = branch.input("value", shape, dtype)
+        for _ in range(count):
+            value = branch.op(op[0], [value], op[1], {}, shape=shape, dtype=dtype)
+        branch.output(value)
+    return packed(main, *branches)
 
 
 def around(units: int, branch: bool = False) -> bytes:

@@ -283,11 +283,13 @@ def _is_known(row: HostOp) -> bool:
 
 
 def test_every_operator_has_a_case(host: str) -> None:
-    """Every operator that can be folded has a case; mirrored padding, for example, cannot."""
+    """Every operator that can be folded has a case; mirrored padding, for example, cannot, and an
+    IF is what its branch is (test_unrolled_loops.py)."""
     rows = {**ops.HOST_OPS, **ops.CPU_OPS}
     known = {name for name, row in rows.items() if _is_known(row)}
     assert known | {"DEQUANTIZE", "QUANTIZE"} <= {case.op for case in CASES} | {
         "CUMSUM",
+        "IF",
         "MIRROR_PAD",
         "STABLEHLO_PAD",
     }

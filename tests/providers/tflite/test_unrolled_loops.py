@@ -120,3 +120,10 @@ def test_values_that_a_step_moves_stay_with_the_host(host: str) -> None:
     """Hosts copy the results of a step one by one, so that a swap gives one value twice."""
     node = next(n for n in report(swapping(), host).nodes if n.op == "WHILE")
     assert node.where == "cpu" and "moves a value" in str(node.reason)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32", "bool"])
+def test_a_branch_over_constants(dtype: str, host: str) -> None:
+    """It is computed before a run, as its nodes are."""
+    found = report(loop_models.constant_branch(dtype), host)
+    assert {node.where for node in found.nodes if node.op != "LOGICAL_NOT"} == {"gpu"}
