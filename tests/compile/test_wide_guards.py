@@ -89,6 +89,23 @@ def doubled(net: Net, n: int) -> int:
     return net.op("resize_bilinear", x, sizes, made=made, **how)
 
 
+def largest(net: Net, n: int) -> int:
+    """Returns indices along an axis that is shorter than what a thread loads at once."""
+    return net.op(
+        "arg_max", net.input((9, n, 5)), net.ints(1), made=Tensor("", (), "i32"), keep_dims=False
+    )
+
+
+def gathered(net: Net, n: int) -> int:
+    x, places = net.input((n, 3, 7)), net.input((n, 5), "i32")
+    return net.op("gather", x, places, axis=1, batch_dims=1)
+
+
+def gathered_rows(net: Net, n: int) -> int:
+    x, places = net.input((n, 3, 7)), net.input((n, 5, 1), "i32")
+    return net.op("gather_nd", x, places, batch_dims=1)
+
+
 def filled(net: Net, n: int) -> int:
     """Fills a signal up to a constant length, and reflects its ends."""
     sides = net.constant(integers([0, 0, 0, 4000 - n]), "i32")
@@ -122,7 +139,7 @@ RESIZING = (
 REPEATING = tuple(map(repeating, ("edge", "reflect", "symmetric", "wrap")))
 GRAPHS: tuple[Build, ...] = (
     attention, rows, transposed, mean, deep, branches, between, resized, doubled,
-    filled,
+    filled, largest, gathered, gathered_rows,
     *REPEATING, *RESIZING,
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geometry, planar
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.reduce import refuse_axis, shapes as reduced
@@ -46,7 +47,7 @@ def lower(low: Lowering, node: Node) -> None:
             {
                 "better": BETTER[node.op], "last": bool(node.attributes.get("last")),
                 "along": along, "several": together > 1,
-                "ahead": min(AHEAD // 2 if along == "channels" else AHEAD, rounds),
+                "ahead": _ahead(along, rounds),
             },
         ),
         node,
@@ -55,6 +56,13 @@ def lower(low: Lowering, node: Node) -> None:
         (-(-out.vectors * together // WORKGROUP), 1, 1),
         stores=Stores(fused=False),
     )  # fmt: skip
+
+
+@chooses
+def _ahead(along: str, rounds: int) -> int:
+    """Returns how many steps are loaded at once; the kernel takes the last one again where there
+    are fewer."""
+    return min(AHEAD // 2 if along == "channels" else AHEAD, int(rounds))
 
 
 def _along(shape: Shape, axis: int, out: Geometry) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.refusal import Refusal
+from tflgpu_plugin.ir.symbolic import is_symbolic, larger
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
@@ -105,7 +106,7 @@ def decompose_nd(steps: Decomposition, node: Node) -> bool:
         shape = steps.shape(x)
         count = prod(shape[:batch])
         x = steps.reshape(x, (count, *shape[batch:]))
-        columns.insert(0, np.repeat(np.arange(count), prod(outer) // max(count, 1)))
+        columns.insert(0, repeated(steps, count, prod(outer) // larger(count, 1)))
     pick_by(steps, node, x, columns)
     return True
 
@@ -137,9 +138,17 @@ def _numbered(shape: Shape, used: Shape) -> Array:
     return numbers[tuple(slice(n) for n in used)].reshape(-1)
 
 
+def repeated(steps: Decomposition, count: int, times: int) -> Any:
+    """Returns a column of the first `count` integers, each of them `times` times."""
+    if not is_symbolic((count, times)):
+        return np.repeat(np.arange(count), times)
+    wide = steps.add("expand", steps.column(0, count), steps.indices((count, times)))
+    return steps.reshape(wide, (count * times, 1))
+
+
 def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) -> None:
     """Adds the last nodes of a decomposition: they pick from the first axes of x by one column of
-    indices per axis. One column is a tensor [n, m], the others are constant."""
+    indices per axis. A column is a tensor [n, m] or a constant."""
     parts = [c if isinstance(c, int) else steps.indices(c.reshape(-1, 1)) for c in columns]
     indexed = parts[0]
     if len(parts) > 1:

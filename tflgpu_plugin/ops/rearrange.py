@@ -199,7 +199,7 @@ def _gather_batches(steps: Decomposition, node: Node, batch: int) -> None:
         spread = steps.add("expand", apart, steps.indices((batches, between, each)))
         index = steps.reshape(spread, (batches * between * each, 1))
     x = steps.reshape(node.operand(), (batches * between, shape[axis], *shape[axis + 1 :]))
-    pick.pick_by(steps, node, x, [np.repeat(np.arange(batches * between), each), index])
+    pick.pick_by(steps, node, x, [pick.repeated(steps, batches * between, each), index])
 
 
 def refuse_batches(graph: Graph, node: Node, target: Target) -> Refusal | None:

@@ -11,6 +11,7 @@ import pytest
 
 import tflgpu_plugin
 from tests.support.onnx_models import compare, cpu, model, node, session, values
+from tests.support.traced import traced
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -39,7 +40,6 @@ def test_an_extent_that_becomes_zero_is_planned() -> None:
 
 
 def test_sizes_of_resize_that_follow_from_the_shape() -> None:
-    """Its tables do not follow from symbols, so that a plan with symbols holds for few shapes."""
     nodes = [
         node("Shape", ["x"], ["extents"]),
         node("Mul", ["extents", "times"], ["sizes"]),
@@ -47,6 +47,32 @@ def test_sizes_of_resize_that_follow_from_the_shape() -> None:
     ]
     data = model(nodes, {"x": ("a", "b", "c", "d")}, {"y": None}, {"times": np.array([1, 1, 1, 2])})
     run_all(data, [(1, 3, 2, 3), (2, 4, 3, 2), (3, 2, 2, 3), (4, 5, 3, 3), (5, 5, 3, 3)])
+
+
+@pytest.mark.parametrize("places", [(), (5,)], ids=["one each", "several each"])
+def test_rows_of_each_image_have_one_plan(places: tuple[int, ...], monkeypatch: Any) -> None:
+    nodes = [node("GatherND", ["x", "i"], ["y"], batch_dims=1)]
+    data = model(nodes, {"x": ("n", "m", 6), "i": ("n", *places, 1)}, {"y": None},
+                 kinds={"i": np.int64})  # fmt: skip
+    ours, theirs, made = session(data), cpu(data), traced(monkeypatch)
+    chance = np.random.default_rng(5)
+    for n, m in ((3, 4), (5, 7), (2, 9), (8, 3), (17, 5), (4, 4)):
+        indices = chance.integers(-m, m, (n, *places, 1))
+        compare(ours, theirs, {"x": values(n, m, 6), "i": indices})
+    assert len(made) == 1 and not made[0].trace.fixed
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("last", [0, 1])
+def test_places_of_the_largest_have_one_plan(axis: int, last: int, monkeypatch: Any) -> None:
+    how = {"axis": axis, "select_last_index": last}
+    data = model([node("ArgMax", ["x"], ["y"], **how)], {"x": ("n", "m", "l")}, {"y": None},
+                 kinds={"y": np.int64})  # fmt: skip
+    ours, theirs, made = session(data), cpu(data), traced(monkeypatch)
+    for shape in ((3, 2, 5), (5, 7, 3), (2, 90, 4), (8, 3, 33), (4, 5, 6)):
+        x = np.round(3 * values(*shape))  # of equal elements, the first or the last counts
+        compare(ours, theirs, {"x": x.astype(np.float32)})
+    assert len(made) <= 2 and not any(one.trace.fixed for one in made)
 
 
 def test_nothing_is_left_of_a_longer_row() -> None:

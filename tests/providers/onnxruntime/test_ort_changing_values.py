@@ -13,6 +13,7 @@ import pytest
 
 import tflgpu_plugin
 from tests.support.onnx_models import EP, Array, cpu, model, node, places, quiet
+from tests.support.traced import traced
 from tflgpu_plugin import engine
 
 pytest.importorskip("onnx")
@@ -130,7 +131,9 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("name", "kind"), KINDS)
-def test_random_values_have_few_plans(name: str, kind: type) -> None:
+def test_random_values_have_few_plans(name: str, kind: type, monkeypatch: Any) -> None:
+    """At most two plans are traced; the others have larger buffers."""
+    templates = traced(monkeypatch)
     case = CASES[name]
     feeds = case.feeds(len(name), kind)
     data = case.data(feeds[0])
@@ -140,6 +143,7 @@ def test_random_values_have_few_plans(name: str, kind: type) -> None:
             _same(session.run(None, feed), theirs.run(None, feed))
     partitions = tflgpu_plugin.report(session).partitions
     assert {part.runs for part in partitions} == {RUNS} and len(built) <= case.plans
+    assert len(templates) <= 2
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.int32, np.uint8])
