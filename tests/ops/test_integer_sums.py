@@ -3,6 +3,7 @@ halves of a level, next to these, and far out of range."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 
@@ -18,6 +19,7 @@ from tflgpu_plugin.runtime import adapter
 
 ONE, SIZE, ZERO = 1 << 31, 2048, -5
 INPUT = (1, 2, 4, 4)
+SUMS = "requantized_(?:small_)?sums"
 RANDOM = np.random.default_rng(8)
 
 
@@ -46,7 +48,7 @@ def made(graph: Graph, step: str, split: bool = False) -> Array:
     if split:
         target = replace(target, software=False, vendor="unknown", threads=1 << 20)
     plan = compiler.compile(graph, target)
-    texts = [each.wgsl for each in plan.pipelines if f"{step}(" in each.wgsl]
+    texts = [each.wgsl for each in plan.pipelines if re.search(rf"= {step}\(", each.wgsl)]
     assert len(texts) == 1 and ("load_parts(" in texts[0]) == split
     shape = graph.shape(graph.inputs[0])
     found = results(plan, np.full(shape, 8, np.int8)).astype(np.int64) - ZERO
@@ -66,7 +68,7 @@ def test_fixed_point(shift: int, split: bool) -> None:
     numbers[:9] = 0
     wanted = np.clip(multiplied(numbers, list(map(int, fractions)), shift), -128 - ZERO, 127 - ZERO)
     graph = layer(numbers, np.ldexp(fractions.astype(float), shift - 31), 1024 if split else 4)
-    found = made(graph, "requantized_sums", split)
+    found = made(graph, SUMS, split)
     np.testing.assert_array_equal(found, wanted)
     assert len(np.unique(found)) > 200
 
@@ -83,7 +85,7 @@ def test_halves_before_the_shift() -> None:
     numbers, fractions = np.array(found).T
     wanted = np.clip(multiplied(numbers, list(map(int, fractions)), -1), -128 - ZERO, 127 - ZERO)
     graph = layer(numbers, np.ldexp(fractions.astype(float), -32), 4)
-    np.testing.assert_array_equal(made(graph, "requantized_sums"), wanted)
+    np.testing.assert_array_equal(made(graph, "requantized_small_sums"), wanted)
     assert numbers.size > 150
 
 
@@ -97,7 +99,7 @@ def test_channels_that_only_have_a_bias() -> None:
     fractions[::2], wanted[::2] = ONE // 2, 0
     factors = np.ldexp(fractions.astype(float), np.where(np.arange(SIZE) % 2, -25, -9) - 31)
     graph = layer(numbers, factors, 4, most=2)
-    np.testing.assert_array_equal(made(graph, "requantized_sums"), wanted)
+    np.testing.assert_array_equal(made(graph, SUMS), wanted)
     assert len(np.unique(wanted)) > 20
 
 
@@ -112,7 +114,22 @@ def test_channels_of_tiny_factors(shift: int) -> None:
         multiplied(numbers[::2], list(map(int, fractions[::2])), -9), -128 - ZERO, 127 - ZERO
     )
     factors = np.ldexp(fractions.astype(float), np.where(np.arange(SIZE) % 2, shift, -9) - 31)
-    np.testing.assert_array_equal(made(layer(numbers, factors, 4), "requantized_sums"), wanted)
+    np.testing.assert_array_equal(made(layer(numbers, factors, 4), SUMS), wanted)
+    assert len(np.unique(wanted)) > 200
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize(("most", "step"), [(1, "requantized_small_sums"), (2, "requantized_sums")])
+def test_sums_about_22_bits(most: int, step: str) -> None:
+    """Sums below 2^22 become floats without a conversion."""
+    limit = (1 << 22) * most - 1 - 4 * 135 * 127
+    numbers = RANDOM.integers(-limit, limit, SIZE)
+    numbers[::2] //= 8 * most
+    numbers[:2] = limit, -limit
+    fractions = RANDOM.integers(ONE // 2, ONE, SIZE)
+    wanted = np.clip(multiplied(numbers, list(map(int, fractions)), -12), -128 - ZERO, 127 - ZERO)
+    graph = layer(numbers, np.ldexp(fractions.astype(float), -43), 4)
+    np.testing.assert_array_equal(made(graph, step), wanted)
     assert len(np.unique(wanted)) > 200
 
 

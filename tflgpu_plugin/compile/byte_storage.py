@@ -66,7 +66,8 @@ def _unrounded(graph: Graph) -> Iterator[int]:
 
 def is_raw(launch: Launch, operand: Operand) -> bool:
     """Whether a launch reads the words of an operand, not the values that they represent."""
-    return bool(launch.variant.get("dots")) and operand.name == "x"
+    read = launch.variant.get("dots") or launch.variant.get("words")
+    return bool(read) and operand.name == "x"
 
 
 def _without_room(

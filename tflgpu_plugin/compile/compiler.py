@@ -276,8 +276,10 @@ class Assembly:
 
     @property
     def _aligned(self) -> int:
-        """The alignment of constants in bytes: on GPUs, eight vec4."""
-        return VECTOR if self.low.target.software else VECTOR * kernels.EIGHT
+        """The alignment of constants in bytes: on GPUs, and for tables of layers of bytes, eight
+        vec4."""
+        small = self.low.target.software and not self.low.in_bytes
+        return VECTOR if small else VECTOR * kernels.EIGHT
 
     def _eights(self, source: Source) -> bool:
         """Whether kernels can read a source in arrays of eight vec4: a constant in a WGSL type."""
@@ -348,7 +350,9 @@ class Assembly:
                 bytes=self._low(source) is not None,
                 levels=self._level(source) is not None,
                 whole=self._whole(source),
-                zeros=self.buffers[buffer].zeros > 0 and self._begins_with_zeros(source),
+                zeros=self.buffers[buffer].zeros > 0
+                and (byte_storage.is_raw(launch, operand) or self._begins_with_zeros(source)),
+                pads=byte_storage.is_raw(launch, operand) and not self._begins_with_zeros(source),
                 pairs=self.low.target.pairs,
             )
             for (operand, source), (buffer, _) in zip(launch.operands, located, strict=True)

@@ -53,9 +53,11 @@ class Operand:
     (read only, as vec4). `levels`: a vec4 of scale_<name> * (byte - zero_<name>), for bytes with a
     sign, is stored in a word (written by whole vec4). `whole`: elements are int32. `zeros`: the
     buffer begins with zeros, which are read as padding: selecting an address is cheaper than
-    selecting each lane of a value. `planes`: written as vec4 of an image of which the buffer, of
-    float32, has whole channels after one another; `slices_<name>` and `spatial_<name>` are
-    parameters, too. `pairs`: words of values that are not converted are read two at once."""
+    selecting each lane of a value. `pads`: words of padding are the parameter pad_<name>, not 0.
+    `planes`: written as vec4 of an image of which the buffer, of float32, has whole channels after
+    one another; `slices_<name>` and `spatial_<name>` are parameters, too. `eights`: a constant that
+    is read in arrays of eight vec4. `pairs`: words of values that are not converted are read two at
+    once."""
 
     name: str
     access: str = "r"
@@ -66,8 +68,10 @@ class Operand:
     levels: bool = False
     whole: bool = False
     zeros: bool = False
+    pads: bool = False
     planes: bool = False
     pairs: bool = False
+    eights: bool = False
 
     def type(self, view: int) -> str:
         """Returns the WGSL type with this many lanes."""
@@ -81,7 +85,7 @@ def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
         access = "read" if operand.access == "r" else "read_write"
         index = f"p.off_{name} + i"
         array, value = ("f32", "") if operand.planes else _stored(operand)
-        if f"eight_{name}(" in main:
+        if operand.eights or f"eight_{name}(" in main:
             yield from _eights(operand, array, value, binding)
             continue
         yield f"@group(0) @binding({binding}) var<storage, {access}> {name}_data: array<{array}>;"
@@ -154,9 +158,11 @@ def _padded(operand: Operand, native: str, value: str, main: str) -> Iterable[st
             head = f"fn {prefix}_{name}(i: u32, inside: bool) -> {type_}"
             yield f"{head} {{ return {made}; }}"
     if f"padded_bytes_{name}(" in main:
-        made = (
-            f"{name}_data[i]" if operand.zeros else f"select(p.pad_{name}, {name}_data[i], inside)"
-        )
+        made = f"{name}_data[i]"
+        if not operand.zeros:
+            made = f"select(p.pad_{name}, {made}, inside)"
+        elif operand.pads:  # the word is selected before the load, so that loads do not wait
+            made = f"{made} | select(p.pad_{name}, 0u, inside)"
         yield f"fn padded_bytes_{name}(i: u32, inside: bool) -> u32 {{ return {made}; }}"
 
 
@@ -205,12 +211,18 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
                 if each.spread == "channel"
                 else f"vec4f(load_{each.operand}(0u).x)"
             )
-        if each.spread == "rows":  # of a matrix [rows, channels]; the last parameter counts slices
-            count = ROWS[each.op]
-            of = "vec4i" if each.op in SUMS else "vec4f"
-            fields[-1] = ", ".join(f"e{k}_{row}: {of}" for row in range(count))
-            slices = f"u32(p.{each.fields[-1]})"
-            loads[-1] = ", ".join(f"load_{each.operand}(q + {r}u * {slices})" for r in range(count))
+        if each.spread == "rows":
+            count, sums = ROWS[each.op], each.op in SUMS
+            fields[-1] = ", ".join(
+                f"e{k}_{r}: {'vec4i' if sums else 'vec4f'}" for r in range(count)
+            )
+            # The last parameter counts slices, except for sums.
+            one = (
+                f"load_eight_{each.operand}(eight_{each.operand}({EIGHT}u * q), ROWu)"
+                if sums
+                else f"load_{each.operand}(q + ROWu * u32(p.{each.fields[-1]}))"
+            )
+            loads[-1] = ", ".join(one.replace("ROW", str(r)) for r in range(count))
             if each.op not in SUMS:
                 steps.append(f"  v = {_by_rows(k, each)};")
         elif pairwise(each.op):
@@ -243,6 +255,6 @@ def _by_rows(k: int, step: FusedEpilogueOp) -> str:
 
 def _of_sums(step: FusedEpilogueOp) -> str:
     """Returns WGSL that defines the bytes `n` and the values `v` of the levels of a sum."""
-    zero, _, _, scale, _ = step.fields
+    zero, _, _, scale = step.fields
     levels = f"let n = {_by_rows(0, step)};"
-    return f"{levels} var v = vec4f(n - vec4i(p.{zero})) * p.{scale};"
+    return f"{levels} var v = small_numbers(n - vec4i(p.{zero})) * p.{scale};"

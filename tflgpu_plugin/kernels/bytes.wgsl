@@ -15,25 +15,38 @@ fn levels_of(v: vec4f, scale: f32, zero: f32) -> u32 {
   let inverse = 1.0 / scale;
   return pack4xI8(vec4i(round(v * inverse) + zero));
 }
+// Integers below 2^22 as floats, without a conversion, which takes long on some GPUs.
+fn small_numbers(n: vec4i) -> vec4f { return bitcast<vec4f>(n + vec4i(0x4b400000i)) - vec4f(0x3p+22f); }
+// The bytes of a word as numbers from 0 to 255, 128 more than they stand for.
+fn numbers_of(word: u32) -> vec4f { return vec4f(unpack4xU8(word ^ 0x80808080u)); }
+// The bits of a sum of float32 that is an integer below 2^22, plus 3 * 2^22.
+fn integers_of(sum: vec4f) -> vec4i { return bitcast<vec4i>(sum + vec4f(0x3p+22f)); }
 // Sums of four products of bytes with a sign, of one word and each of four.
 fn four_dots(x: u32, w: vec4i) -> vec4i {
   let words = bitcast<vec4u>(w);
   return vec4i(dot4I8Packed(x, words.x), dot4I8Packed(x, words.y), dot4I8Packed(x, words.z), dot4I8Packed(x, words.w));
 }
-// The bytes from `least` to `most` of the levels of integer sums; `zero` is that of 0. `start` is added to a sum. The product with a
-// fixed-point factor (31 bits after the point, in `fraction`) is rounded, halves up, divided by two to the power of `shift`, at
-// least 1, and rounded, halves away from zero. `factor` has the bits of the fraction as float32: a product below 2^20 is known to
-// less than a half, and the last bit of the rounded product decides.
-fn requantized_sums(sum: vec4i, start: vec4i, fraction: vec4i, factor: vec4i, shift: vec4i,
-                    zero: i32, least: i32, most: i32) -> vec4i {
-  let total = sum + start;
-  let quarters = fma(vec4f(total), bitcast<vec4f>(factor), vec4f(0x1.8p+21f));
+// The bytes from `least` to `most` of the levels of integer sums. `start` is added to a sum. The product with a fixed-point factor
+// (31 bits after the point, in `fraction`) is rounded, halves up, divided by two to the power of `shift`, at least 1, and rounded,
+// halves away from zero. `factor` has the bits of the fraction as float32: a product below 2^20 is known to less than a half, and
+// the last bit of the rounded product decides. `half` is the zero point and a half, times that power, less a quarter of the bits of
+// 3 * 2^20 as float32.
+fn requantized_sums(sum: vec4i, start: vec4i, fraction: vec4i, factor: vec4i, shift: vec4i, half: vec4i,
+                    least: i32, most: i32) -> vec4i {
+  return requantized_total(sum + start, vec4f(sum + start), fraction, factor, shift, half, least, most);
+}
+// The same where all sums are below 2^22.
+fn requantized_small_sums(sum: vec4i, start: vec4i, fraction: vec4i, factor: vec4i, shift: vec4i, half: vec4i,
+                          least: i32, most: i32) -> vec4i {
+  return requantized_total(sum + start, small_numbers(sum + start), fraction, factor, shift, half, least, most);
+}
+fn requantized_total(total: vec4i, number: vec4f, fraction: vec4i, factor: vec4i, shift: vec4i, half: vec4i,
+                     least: i32, most: i32) -> vec4i {
+  let quarters = fma(number, bitcast<vec4f>(factor), vec4f(0x1.8p+21f));
   let near = bitcast<vec4i>(clamp(quarters, vec4f(0x1p+21f), vec4f(0x1.fffffep+21f))) >> vec4u(2u);
   let last = bitcast<vec4i>(bitcast<vec4u>(total * fraction + vec4i(0x40000000i)) >> vec4u(31u));
   let n = near + ((near ^ last) & vec4i(1i));
-  let places = bitcast<vec4u>(shift);
-  let half = (vec4i(2i * zero + 1i) << places) >> vec4u(1u);
-  return clamp((n + (half - vec4i(0x12900000i)) + (total >> vec4u(31u))) >> places, vec4i(least), vec4i(most));
+  return clamp((n + half + (total >> vec4u(31u))) >> bitcast<vec4u>(shift), vec4i(least), vec4i(most));
 }
 // The same with a float32 factor; halves are rounded to even.
 fn rescaled_sums(sum: vec4i, start: vec4i, factor: vec4i, zero: i32, least: i32, most: i32) -> vec4i {

@@ -31,6 +31,7 @@
 //   shifted  the weights are `shift` more than their bytes, so that p.shift times the sum of x is added
 //   integers  these sums are stored or requantized as they are: the epilogue adds what they begin with. Otherwise they begin with
 //            those of `start`, and become floats
+//   full     every block has all of its slices
 //
 // Weights: [block][tap][channel][slice] of vec4 over output channels, so that an iteration reads `step * slices` adjacent vec4.
 // Pixels past the end repeat the last one and write the same value again, so that threads do not diverge at the edge.
@@ -136,11 +137,13 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   @if RUN: c[j][q] *= p.unscale;
   @if SHIFTED: total[j][q] += vec4i(p.shift * sum[j]);
   @if DOTS: c[j][q] = Stored(total[j][q]);
-@if INTEGERS && LANES != 8 && PIXELS * SLICES <= 4 {
+@if INTEGERS && LANES != 8 && (FULL || PIXELS * SLICES <= 4) {
   // What requantization needs is loaded for all slices at once.
-  let epilogue[q] = epilogue_y(own_slice + min(q, count - 1u));
+  @if FULL: let epilogue[q] = epilogue_y(own_slice + q);
+  @if !FULL: let epilogue[q] = epilogue_y(own_slice + min(q, count - 1u));
   let y_at[q] = batch * p.y_batch + (out_slice + q) * p.y_slice;
-  if (q < count) { store_y(y_at[q] + y[j], epilogue[q], c[j][q]); }
+  @if FULL: store_y(y_at[q] + y[j], epilogue[q], c[j][q]);
+  @if !FULL: if (q < count) { store_y(y_at[q] + y[j], epilogue[q], c[j][q]); }
 } @else {
   // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.
   for (var number = 0u; number < count; number++) {

@@ -13,8 +13,16 @@
 //   shared  a group of 8 invocations loads weights once and exchanges them by shuffle (not with "taps" and "multiplied")
 //   width   taps in a row of the window
 //   stride  distance in x between adjacent output pixels (like `width` only with "rows", "rows2" and "span")
+//   words   x is read in bytes, as numbers from 0 to 255, and sums are stored as integers (not with "multiplied")
 //
 // Weights: [slice][tap] of vec4 over output channels.
+@if WORDS {
+fn number_at(at: u32, inside: bool) -> vec4f { return numbers_of(padded_bytes_x(at, inside)); }
+fn whole(sum: vec4f) -> vec4i { return integers_of(sum); }
+} @else {
+  @if FORM != "multiplied": fn number_at(at: u32, inside: bool) -> vec4f { return padded_x(at, inside); }
+fn whole(sum: vec4f) -> vec4f { return sum; }
+}
 fn of_row(a: vec4f, b: vec4f, c: vec4f, wa: vec4f, wb: vec4f, wc: vec4f) -> vec4f {
   return fma(a, wa, fma(b, wb, c * wc));
 }

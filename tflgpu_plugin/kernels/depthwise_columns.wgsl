@@ -6,12 +6,12 @@
 @macro load_row(r) {
       let inside[r] = number[r] < extent_in.x;
       let at[r] = x_base + select(0u, number[r], inside[r]) * extent_in.y;
-      let v[r][t] = padded_x(place_x(at[r] + x[t], inside[r] && ok[t]), inside[r] && ok[t]);
+      let v[r][t] = number_at(place_x(at[r] + x[t], inside[r] && ok[t]), inside[r] && ok[t]);
 }
 @macro store_row() {
 @for j in PIXELS {
       if (out_x + j * dilation.y < extent_out.y) {
-        store_y(y_base + oy * extent_out.y + j * dilation.y, epilogue, f[j]);
+        store_y(y_base + oy * extent_out.y + j * dilation.y, epilogue, whole(f[j]));
       }
 }
 }

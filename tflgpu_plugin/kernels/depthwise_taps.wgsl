@@ -22,7 +22,7 @@
       let e[j] = x_base + i[j] * 4u;
       let v[j] = select(vec4f(0.0), vec4f(load_x(e[j].x), load_x(e[j].y), load_x(e[j].z), load_x(e[j].w)), ok[j]);
   } @else {
-      let v[j] = padded_x(place_x(x_base + i[j], ok[j]), ok[j]);
+      let v[j] = number_at(place_x(x_base + i[j], ok[j]), ok[j]);
   }
       c[j] = fma(v[j], w, c[j]);
 }
@@ -30,4 +30,4 @@
   }
   let epilogue = epilogue_y(slice);
   let y_base = (batch * p.slices + slice) * p.pixels;
-  store_y(y_base + m[j], epilogue, c[j]);
+  store_y(y_base + m[j], epilogue, whole(c[j]));

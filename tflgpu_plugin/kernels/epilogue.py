@@ -121,15 +121,16 @@ EPILOGUE_OPS: dict[str, str] = {
 # Steps that take the place of the first one in kernels that sum integers: `value` (vec4i) is the
 # sum, and the result (vec4i) the bytes of its levels. Lowering makes them; their rows are int32.
 SUMS: dict[str, str] = {
-    "requantize_sums": "requantized_sums(value, $e, $0, $1, $2)",
+    "requantize_sums": "requantized_sums(value, $e, $1, $2)",
+    "requantize_small_sums": "requantized_small_sums(value, $e, $1, $2)",
     "rescale_sums": "rescaled_sums(value, $e, $0, $1, $2)",
 }
-# Their parameters: zero point, least and most byte, scale of the levels, slices of the operand.
-SUMS_PARAMETERS: tuple[type, ...] = (np.int32, np.int32, np.int32, float, int)
+# Their parameters: zero point, least and most byte, scale of the levels.
+SUMS_PARAMETERS: tuple[type, ...] = (np.int32, np.int32, np.int32, float)
 
-# Number of rows, for ops whose operand is a matrix [rows, channels].
+# Number of rows, for ops whose operand is a matrix [rows, channels], or [slices, 8, 4] for `SUMS`.
 ROWS = {"requantize": 5, "requantize_small": 5, "requantize_once": 5, "rescale": 3,
-        "requantize_sums": 4, "rescale_sums": 2}  # fmt: skip
+        "requantize_sums": 5, "requantize_small_sums": 5, "rescale_sums": 2}  # fmt: skip
 
 EXACT = {*ROWS, "whole"}
 

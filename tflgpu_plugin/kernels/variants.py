@@ -30,6 +30,7 @@ class Conv(NamedTuple):
     dots: bool = False
     shifted: bool = False
     integers: bool = False
+    full: bool = False
 
 
 class Depthwise(NamedTuple):
@@ -42,6 +43,7 @@ class Depthwise(NamedTuple):
     shared: bool = False
     width: int = 1
     stride: int = 1
+    words: bool = False
 
 
 class Attention(NamedTuple):

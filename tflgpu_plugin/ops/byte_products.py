@@ -113,7 +113,13 @@ def _of_words(
         address=address._replace(planes=count) if count > 1 else address,
         packed=_words(low, node, weights),
         more={} if summed else {"start": _start(low, node, weights)},
-        variant={"dots": True, "shifted": weights.shift != 0, "eights": False, "integers": summed},
+        variant={
+            "dots": True,
+            "shifted": weights.shift != 0,
+            "eights": False,
+            "integers": summed,
+            "full": summed and blocks.group_slices % blocks.slices == 0,
+        },
         table=table,
     )
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.kernels import variants
-from tflgpu_plugin.ops import rounding, wide_total, window
+from tflgpu_plugin.ops import byte_products, depthwise_bytes, rounding, wide_total, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
 from tflgpu_plugin.ops.forms import Form, Forms, always
-from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
+from tflgpu_plugin.ops.lowering import EPILOGUE, Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
@@ -43,7 +43,7 @@ def _refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 class Depthwise(NamedTuple):
     """A depthwise convolution: shapes of the input and the weights, and the window along rows and
-    columns."""
+    columns. `bytes`: it reads bytes."""
 
     low: Lowering
     node: Node
@@ -51,11 +51,13 @@ class Depthwise(NamedTuple):
     weights: Shape
     rows: Span
     columns: Span
+    bytes: bool = False
 
     @classmethod
     def of(cls, low: Lowering, node: Node) -> Depthwise:
         """Returns the convolution of this node."""
-        return cls(low, node, *operands(low.graph, node), *windows(low.graph, node))
+        (x, weights), (rows, columns) = operands(low.graph, node), windows(low.graph, node)
+        return cls(low, node, x, weights, rows, columns)
 
     @property
     def multiplier(self) -> int:
@@ -130,6 +132,10 @@ def _dispatch(
     d: Depthwise, items: int, parameters: dict[str, object], variant: variants.Depthwise
 ) -> None:
     low, node, weights = d.low, d.node, d.weights
+    x: Source = node.operand()
+    stores = EPILOGUE
+    if d.bytes:
+        x, node, stores = depthwise_bytes.taken(low, node)
     low.loops(node, weights[1] * (2 + weights[2]) + 33)
     lanes, software, slices = _lanes(low.target), low.target.software, -(-weights[3] // 4)
     # Lanes that all compute one item have no weights to share, and sharing them there drops the
@@ -147,26 +153,40 @@ def _dispatch(
                 **window.parameters((d.rows, d.columns)),
                 **parameters,
             },
-            variant._replace(height=height, lanes=lanes, shared=shared)._asdict(),
+            variant._replace(height=height, lanes=lanes, shared=shared, words=d.bytes)._asdict(),
         ),
         node,
-        {"x": Access(node.operand(), view=view), "w": low.stored(node.operand(1))},
+        {"x": Access(x, view=view), "w": low.stored(node.operand(1))},
         {"y": node.outputs[0]},
         (-(-items // lanes), slices, d.x[0]),
+        stores,
     )
 
 
-FORMS = Forms(
-    Depthwise.of,
-    (
-        Form("depthwise_rows", lambda d: d.three(1), lambda d: _lower_rows(d, "rows", 2)),
-        Form("depthwise_strided_rows", _strided_rows, lambda d: _lower_rows(d, "rows2", 1)),
-        Form("depthwise_span", _span_suits, lambda d: _lower_rows(d, "span", _spanned(d)),
-             _span_pays),
-        Form("depthwise_taps", lambda d: d.multiplier == 1, lambda d: _lower_taps(d, "taps", 4)),
-        Form("depthwise_multiplied", always, lambda d: _lower_taps(d, "multiplied", 2)),
-    ),
+def _lower_bytes(d: Depthwise) -> None:
+    """Records the launch of the form that would be chosen for float32, which reads bytes."""
+    form = Forms(Depthwise.of, _FLOATS).chosen(d, d.low, d.node)
+    form.lower(d._replace(bytes=form != _MULTIPLIED))
+
+
+_MULTIPLIED: Form[Depthwise] = Form(
+    "depthwise_multiplied", always, lambda d: _lower_taps(d, "multiplied", 2)
+)
+_FLOATS: tuple[Form[Depthwise], ...] = (
+    Form("depthwise_rows", lambda d: d.three(1), lambda d: _lower_rows(d, "rows", 2)),
+    Form("depthwise_strided_rows", _strided_rows, lambda d: _lower_rows(d, "rows2", 1)),
+    Form("depthwise_span", _span_suits, lambda d: _lower_rows(d, "span", _spanned(d)),
+         _span_pays),
+    Form("depthwise_taps", lambda d: d.multiplier == 1, lambda d: _lower_taps(d, "taps", 4)),
+    _MULTIPLIED,
 )  # fmt: skip
+_BYTES: Form[Depthwise] = Form(
+    byte_products.NAME,
+    lambda d: d.multiplier == 1 and depthwise_bytes.suits(d.low, d.node),
+    _lower_bytes,
+    lambda d: False,
+)
+FORMS = Forms(Depthwise.of, (_BYTES, *_FLOATS))
 
 
 @chooses

@@ -16,7 +16,11 @@ from tflgpu_plugin.ops.lowering import Constant, Lowering
 
 MOST = 1 << 20  # below it a product is known to less than a half
 MOST_SHIFT = MOST.bit_length() + 1  # by which results below that are 0, as by larger ones
+HALF = 4  # the row of `half` in the table of `requantized_sums`
+NEAR = 0x12900000  # what `requantized_sums` has for a product of 0
+MOST_SMALL = 1 << 22  # of sums that become floats without a conversion
 MOST_FIXED = 1 << 12  # of sums beside a bias that alone decides
+FIXED = 2 * MOST_FIXED
 
 
 class Channels(NamedTuple):
@@ -45,6 +49,12 @@ class Channels(NamedTuple):
         return np.asarray(self.rows[:2].astype(np.int64).sum(0))
 
     @property
+    def most_sum(self) -> int:
+        """Returns what no sum exceeds, with the bias or what takes its place (`sure`)."""
+        bias = np.where(self.fixed, self.sure, self.bias)
+        return int((self.reach + np.abs(bias)).max())
+
+    @property
     def fraction(self) -> Array:
         """Returns the factors of `requantize` as fractions of 31 bits."""
         return np.asarray((self.rows[2].astype(np.float64) + self.rows[3]) * ONE, np.int64)
@@ -63,6 +73,12 @@ class Channels(NamedTuple):
         small = (self.reach < MOST_FIXED) & (self.shift >= 0)
         return np.asarray((self.results(least) == self.results(most)) & within & small)
 
+    @property
+    def sure(self) -> Array:
+        """Returns a bias for each channel that is so large, beside a factor of 1 / FIXED, that sums
+        without bias do not matter."""
+        return np.asarray(2 * self.results(self.bias) * FIXED)
+
     def results(self, sums: Array) -> Array:
         """Returns the levels of sums, by `requantize`."""
         shift = np.maximum(self.shift, 0)
@@ -77,37 +93,47 @@ def step(low: Lowering, node: Node) -> EpilogueOp | None:
     first, *rest = node.epilogue
     if first.op not in _FOUND or low.graph.constant(first.tensor) is None:
         return None
-    _, scale, least, most, slices = first.parameters
+    _, scale, least, most, _ = first.parameters
     held = None if rest else level(low, node.outputs[0])
     if held is not None and held.scale != scale:
         return None
-    zero = held.zero if held is not None else 0
+    zero = _zero(low, node)
     inside = held is None or BYTE.min <= least + zero <= most + zero <= BYTE.max
     if not (inside and least <= 0 <= most and most - least <= BYTE.max - BYTE.min):
         return None
-    name, suits, _ = _FOUND[first.op]
-    numbers = (float(zero), least + zero, most + zero, scale, slices)
-    return EpilogueOp(name, first.tensor, numbers) if suits(Channels.of(low, node)) else None
+    (name, suits, _), channels = _FOUND[first.op], Channels.of(low, node)
+    if name == "requantize_sums" and channels.most_sum < MOST_SMALL:
+        name = "requantize_small_sums"
+    numbers = (float(zero), least + zero, most + zero, scale)
+    return EpilogueOp(name, first.tensor, numbers) if suits(channels) else None
 
 
 def table(low: Lowering, node: Node, start: Callable[[Array], Array], *key: object) -> Constant:
     """Returns the operand of a step of `step`. `start` returns what is added to each channel's sum,
     from the weights; `key` has all that it depends on besides."""
     first, channels = node.epilogue[0], Channels.of(low, node)
-    name, _, made = _FOUND[first.op]
-    slices = int(first.parameters[-1])
+    made = _FOUND[first.op][2]
+    slices, zero = int(first.parameters[-1]), _zero(low, node)
 
     def packed(data: Array) -> Array:
-        found = np.zeros((kernels.ROWS[name], 4 * slices), np.int64)
+        found = np.zeros((kernels.EIGHT, 4 * slices), np.int64)
+        found[HALF] = zero - NEAR  # padding channels become zeros
+        for row, numbers in zip(found, made(channels, zero), strict=False):
+            row[: numbers.size] = numbers
         sums = start(data).reshape(-1)
-        found[0, : sums.size] = sums
-        for row, numbers in zip(found, made(channels), strict=True):
-            row[: numbers.size] += numbers
-        return found.astype(np.int32).view(np.uint8)
+        found[0, : sums.size] += sums
+        ordered = found.astype(np.int32).reshape(-1, slices, 4).swapaxes(0, 1)
+        return np.ascontiguousarray(ordered).view(np.uint8)
 
-    how = "sums", first.op, *first.parameters[2:4], low.digest(first.tensor), *key
-    vectors = kernels.ROWS[name] * slices
+    how = "sums", first.op, *first.parameters[2:4], low.digest(first.tensor), zero, *key
+    vectors = kernels.EIGHT * slices
     return low.constant(node.operand(1), *how, vectors=vectors, pack=packed, whole=True)
+
+
+def _zero(low: Lowering, node: Node) -> int:
+    """Returns the byte of 0 in a layer's result; 0 where other steps follow the first one."""
+    held = None if node.epilogue[1:] else level(low, node.outputs[0])
+    return held.zero if held is not None else 0
 
 
 def _is_shifted(c: Channels) -> bool:
@@ -120,27 +146,29 @@ def _is_shifted(c: Channels) -> bool:
     return bool((((c.shift > 0) & small) | c.fixed).all())
 
 
-def _of_fixed_point(c: Channels) -> tuple[Array, ...]:
-    """Returns the rows of `requantize_sums`. A result that does not change is that of a sum which
-    is so large that those of the weights do not matter."""
+def _of_fixed_point(c: Channels, zero: int) -> tuple[Array, ...]:
+    """Returns the rows of `requantize_sums` for this zero point. A result that does not change is
+    that of a bias which is so large that products do not matter."""
     fixed = c.fixed
-    bias = np.where(fixed, 2 * c.results(c.bias) * MOST_FIXED * 4, c.bias)
-    fraction = np.where(fixed, ONE // (MOST_FIXED * 4), c.fraction)
+    bias = np.where(fixed, c.sure, c.bias)
+    fraction = np.where(fixed, ONE // FIXED, c.fraction)
     factor = (fraction / ONE).astype(np.float32).view(np.int32)
-    return bias, fraction, factor, np.where(fixed, 1, np.minimum(c.shift, MOST_SHIFT))
+    shift = np.where(fixed, 1, np.minimum(c.shift, MOST_SHIFT))
+    return bias, fraction, factor, shift, (((2 * zero + 1) << shift) >> 1) - NEAR
 
 
 def _is_finite(c: Channels) -> bool:
     return bool(np.isfinite(c.rows).all())
 
 
-def _of_factors(c: Channels) -> tuple[Array, ...]:
+def _of_factors(c: Channels, zero: int) -> tuple[Array, ...]:
     return c.bias, c.rows[2].astype(np.float32).view(np.int32)
 
 
 # For each first step: the step for integers, whether it suits the channels, and the rows of its
 # table; the sum's start is added to the first row.
-_FOUND: dict[str, tuple[str, Callable[[Channels], bool], Callable[[Channels], tuple[Array, ...]]]]
+_Rows = Callable[[Channels, int], tuple[Array, ...]]
+_FOUND: dict[str, tuple[str, Callable[[Channels], bool], _Rows]]
 _FOUND = {
     "requantize": ("requantize_sums", _is_shifted, _of_fixed_point),
     "requantize_small": ("requantize_sums", _is_shifted, _of_fixed_point),

@@ -387,7 +387,7 @@ class Lowering:
             return kernels.FusedEpilogueOp(each.op, fields=fields)
         name = f"fused{k}"
         source = self.stored(each.tensor) if table is None else table
-        operands.append((kernels.Operand(name), source))
+        operands.append((kernels.Operand(name, eights=table is not None), source))
         how = spread(self.graph, each.tensor, node.outputs[0]) or "same"
         return kernels.FusedEpilogueOp(
             each.op, name, "rows" if each.op in kernels.ROWS else how, fields
