@@ -18,6 +18,7 @@ from tflgpu_plugin.ir.symbolic import integers
 TARGETS = {
     "software": Target(software=True, vendor="software", subgroup_size=8),
     "gpu": Target(vendor="amd", subgroup_size=64, least_subgroup=64),
+    "nvidia": Target(vendor="nvidia", subgroup_size=32, least_subgroup=32),
 }
 Build = Callable[[Net, int], int]
 MADE, OTHERS = 40, (9, 41, 63, 64, 90, 300)
@@ -25,6 +26,11 @@ MADE, OTHERS = 40, (9, 41, 63, 64, 90, 300)
 
 def attention(net: Net, n: int) -> int:
     q, k, v = (net.input((1, 4, length, 16)) for length in (8, n, n))
+    return net.op("attention", q, k, v, scale=0.25)
+
+
+def prompt(net: Net, n: int) -> int:
+    q, k, v = (net.input((1, 4, length, 16)) for length in (n - 6, 50, 50))
     return net.op("attention", q, k, v, scale=0.25)
 
 
@@ -138,7 +144,7 @@ RESIZING = (
 )
 REPEATING = tuple(map(repeating, ("edge", "reflect", "symmetric", "wrap")))
 GRAPHS: tuple[Build, ...] = (
-    attention, rows, transposed, mean, deep, branches, between, resized, doubled,
+    attention, prompt, rows, transposed, mean, deep, branches, between, resized, doubled,
     filled, largest, gathered, gathered_rows,
     *REPEATING, *RESIZING,
 )  # fmt: skip

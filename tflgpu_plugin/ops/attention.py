@@ -208,12 +208,17 @@ def _scores(a: Attention) -> dict[str, object]:
     return found | ({"softcap": cap} if cap else {})
 
 
+@chooses
+def _are_many(tiles: int) -> bool:
+    return tiles > 1
+
+
 def _lower(a: Attention, teams: int) -> None:
     """Records one launch over tiles of rows, per batch and head of keys; `teams` share the keys."""
     low, target, count = a.low, a.low.target, a.together
     (reads, parameters), (parts, times) = _operands_of(a), _parts(a.v[3])
     tiles = -(-a.rows // count)
-    if tiles > 1 and target.vendor in FLOAT_KEYS:
+    if target.vendor in FLOAT_KEYS and _are_many(tiles):
         low.wide.update(_operands(a.node)[1:])
     groups = tiles * a.k[1] * a.q[0]
     lanes = WORKGROUP if target.software else max(target.workgroup(32), LANES * teams)
