@@ -17,7 +17,7 @@ from conformance import host as hosts
 from tests.support.onnx_models import model, node
 from tflgpu_plugin import kernels
 from tflgpu_plugin.cli.commands import main
-from tflgpu_plugin.cli.compare import Found
+from tflgpu_plugin.cli.compare import OUTPUTS_AGREE, Found
 from tflgpu_plugin.harness import flatbuffer
 from tflgpu_plugin.harness.bisect import Bisection
 
@@ -194,6 +194,18 @@ def test_the_first_wrong_launch_of_a_tflite_model(
     assert f"Compared {count}; the model has {bisection['launches']} GPU launches in all." in text
     assert f"First wrong result in partition 1: {tensor}, which differs" in text
     assert f"kernel {kernel}" in text and node in text
+
+
+def test_a_fault_that_the_outputs_hide(tmp_path: Path, planted: Callable[[Fault], None]) -> None:
+    planted(lambda name, variant: name == "pool")
+    pool = node("MaxPool", ["x"], ["a"], kernel_shape=[2, 2])
+    nodes = [pool, node("Sub", ["a", "far"], ["b"]), node("Relu", ["b"], ["y"])]
+    file = tmp_path / "hidden.onnx"
+    shapes: Any = {"x": (1, 4, 8, 8)}, {"y": (1, 4, 7, 7)}
+    file.write_bytes(model(nodes, *shapes, {"far": np.float32(1e6)}))
+    (wrong,) = found(0, file, "--bisect")["bisection"]["wrong"]
+    assert [one["kernel"] for one in wrong["suspects"]] == ["pool"]
+    assert OUTPUTS_AGREE in " ".join(compare(file, "--bisect").output.split())
 
 
 @pytest.mark.parametrize("write", [onnx, tflite])

@@ -20,6 +20,7 @@ from tflgpu_plugin.options import parse
 
 PASSED = 1  # timed runs; the times are not shown
 ROUNDS = 8  # searches for a workaround
+OUTPUTS_AGREE = "The outputs agree all the same: a wrong result is not always seen in them."
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Found:
         if self.bisection is not None:
             yield ""
             yield from _of_bisection(self.bisection)
+            if self.bisection.wrong and self.comparison.agrees:
+                yield OUTPUTS_AGREE
         for forms, agrees in self.tried.items():
             without = f"Without {forms.replace(',', ', ')}"
             if agrees:
