@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from tests.support.net import Net
 from tflgpu_plugin import native
 from tflgpu_plugin.compile import compiler
-from tflgpu_plugin.ir import Array, Graph, Tensor
+from tflgpu_plugin.ir import Array, Graph, Target, Tensor
 from tflgpu_plugin.runtime import adapter, selftest
 from tflgpu_plugin.runtime.device import create
 from tflgpu_plugin.runtime.program import Instance, Program, create_buffer
@@ -299,6 +300,16 @@ def test_words_of_64_bits_are_tried_out(monkeypatch: pytest.MonkeyPatch) -> None
         assert right in selftest.PAIRS
         monkeypatch.setattr(selftest, "PAIRS", selftest.PAIRS.replace(right, wrong))
         assert not selftest.pairs(device.handle)
+
+
+def test_only_software_adapters_read_words_of_64_bits() -> None:
+    """Tests that plan for a GPU on a software adapter run the kernels that GPUs get."""
+    b = Net()
+    graph = b.graph(b.op("neg", b.input((1, 8))))
+    own = Target(software=True, pairs=True)
+    for target, wide in ((own, True), (replace(own, software=False), False)):
+        pipelines = compiler.compile(graph, target).pipelines
+        assert any("u64" in pipeline.wgsl for pipeline in pipelines) == wide
 
 
 @pytest.mark.parametrize(

@@ -353,7 +353,7 @@ class Assembly:
                 zeros=self.buffers[buffer].zeros > 0
                 and (byte_storage.is_raw(launch, operand) or self._begins_with_zeros(source)),
                 pads=byte_storage.is_raw(launch, operand) and not self._begins_with_zeros(source),
-                pairs=self.low.target.pairs,
+                pairs=self.low.target.software and self.low.target.pairs,
             )
             for (operand, source), (buffer, _) in zip(launch.operands, located, strict=True)
         ]

@@ -19,7 +19,7 @@ class Target:
     "never" or "always". `without` names the forms and ops that the user refuses. `half`: the user
     permits tensors stored as float16, which every adapter supports. `unpacks`: kernels may call
     `unpack2x16float`. `native_half`: WGSL's type f16 passed the self-test on this adapter. `pairs`:
-    kernels read two words at once, as one of 64 bits."""
+    kernels of software adapters read two words at once, as one of 64 bits."""
 
     name: str = "nominal"
     vendor: str = "unknown"

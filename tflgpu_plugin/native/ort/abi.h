@@ -1,5 +1,5 @@
 /* The binary interface between onnxruntime and a plugin execution provider, in our own words, with slot numbers as observed
- * on 1.24 to 1.31, LP64. The host's tables only grow, so a slot has the same meaning in every version; slots newer than the
+ * on 1.24 to 1.32, LP64. The host's tables only grow, so a slot has the same meaning in every version; slots newer than the
  * minimum (1.24) have their version in a comment. C includes this file and cffi reads it unchanged, so it has no preprocessor
  * lines. declare.py checks every slot. Members whose names start with unused are never read or called.
  *
