@@ -274,14 +274,22 @@ def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("vendor", "ahead"),
-    [("amd", 4), ("nvidia", 2), ("unknown", 2), ("intel", 1), ("apple", 1), ("qualcomm", 1)],
-)
-def test_vendors_load_fewer_keys_ahead_rather_than_spill(vendor: str, ahead: int) -> None:
-    q = (4, 8, 512, 64)
+    ("vendor", "four", "one"),
+    [
+        ("amd", 4, 4), ("nvidia", 2, 4), ("unknown", 2, 2), ("intel", 1, 4), ("apple", 1, 4),
+        ("qualcomm", 1, 1),
+    ],
+)  # fmt: skip
+def test_vendors_load_fewer_keys_ahead_rather_than_spill(vendor: str, four: int, one: int) -> None:
+    """For tiles of four rows and of one. A setting holds for both."""
+    k = (4, 8, 512, 64)
     target = replace(GPU, vendor=vendor, subgroup_size=32)
-    (launch,) = lowered(target, "attention", q, q, q, scale=1.0).launches
-    assert (launch.variant["rows"], launch.variant["ahead"]) == (4, ahead)
+    forced = replace(target, tuning={"attention_tile": "4x2"})
+    for q, count, ahead in ((k, 4, four), ((4, 8, 1, 64), 1, one)):
+        (launch,) = lowered(target, "attention", q, k, k, scale=1.0).launches
+        assert (launch.variant["rows"], launch.variant["ahead"]) == (count, ahead)
+        (launch,) = lowered(forced, "attention", q, k, k, scale=1.0).launches
+        assert (launch.variant["rows"], launch.variant["ahead"]) == (count, 2)
 
 
 def test_the_launches_of_winograd() -> None:

@@ -44,6 +44,7 @@ GPU_SUMS = 8  # the same on GPUs, so that registers allow several waves
 # Slices of keys that GPUs load at once, by vendor (others 1): by Mesa's compilers more would spill
 # registers, above all with 4 rows of heads of 64.
 AHEAD = {"amd": 4, "nvidia": 2, "unknown": 2}
+AHEAD_ALONE = {"intel": 4, "nvidia": 4, "apple": 4}  # for tiles of one row: fewer registers
 # Vendors on whose GPUs the conversion of keys and values from float16, for each tile of rows, takes
 # longer than reading float32.
 FLOAT_KEYS = ("nvidia",)
@@ -238,7 +239,7 @@ def _lower(a: Attention, teams: int) -> None:
                 mends=bool(a.node.attributes.get("mends")),
                 shared=target.shuffles,
                 teams=teams,
-                ahead=most_ahead(target, count, parts, starting(target)[1]),
+                ahead=most_ahead(target, count, parts, _wanted(target, count)),
             )._asdict(),
         ),
         a.node,
@@ -284,6 +285,13 @@ def starting(target: Target) -> tuple[int, int]:
         rows, ahead = forced.split("x")
         return int(rows), int(ahead)
     return MOST_ROWS, AHEAD.get(target.vendor, 1)
+
+
+def _wanted(target: Target, rows: int) -> int:
+    """Returns how many slices of keys are loaded at once, if registers suffice."""
+    alone = rows == 1 and not target.software and "attention_tile" not in target.tuning
+    usual = starting(target)[1]
+    return AHEAD_ALONE.get(target.vendor, usual) if alone else usual
 
 
 def most_ahead(target: Target, rows: int, parts: int, wanted: int) -> int:
