@@ -126,6 +126,27 @@ def test_weights_of_several_stages_pass_through_workgroup_memory(outputs: int, l
     assert np.array_equal(results(plan, value), results(compiler.compile(graph, own), value))
 
 
+@pytest.mark.adapter
+def test_a_product_of_floats_beside_a_layer_of_bytes() -> None:
+    """Weights in blocks, of which GPUs load several words at once, multiply the values of what a
+    layer has in bytes."""
+    b = Net()
+    x = layer(b, b.input((1, 1, 2, 64), "i8", Quantization((0.05,), (3,))), 128, 1, "i8", 5, 0.3)
+    words = b.random.integers(-(2**31), 2**31, (16, 4, 4)).astype(np.int32)
+    scales = b.constant(np.full((16, 4), 0.01, np.float32))
+    blocks = b.op("matmul_blocks", x, b.constant(words), scales, bits=4, block=32)
+    graph = b.graph(blocks, layer(b, x, 8, 3, "i8", 0, 5.0))
+    value = b.random.integers(-128, 128, (1, 1, 2, 64)).astype(np.int8)
+    device = adapter.open_device(adapter.select(None))
+    gpu = replace(device.target, software=False, vendor="amd", tuning=BYTES)
+    made, expected = (
+        Instance(Program(plan, device.handle, device.pipelines)).run([value])
+        for plan in (compiler.compile(graph, target) for target in (gpu, device.target))
+    )
+    assert np.allclose(made[0], expected[0], atol=1e-3) and np.abs(expected[0]).max() > 1
+    assert np.array_equal(made[1], expected[1])
+
+
 def test_what_is_wanted_elsewhere_as_it_is_stays() -> None:
     """The input of a layer is a state too: the host reads it."""
     b = Net()

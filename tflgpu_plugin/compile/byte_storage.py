@@ -5,14 +5,14 @@ to bytes, and so are those in memory to which the layer writes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile.precision import Memory
 from tflgpu_plugin.ir import COUNTS, Graph, quantization
 from tflgpu_plugin.kernels import Operand
 from tflgpu_plugin.ops.levels import Level, level
-from tflgpu_plugin.ops.lowering import Launch, Lowering
+from tflgpu_plugin.ops.lowering import Launch, Lowering, Source
 
 VECTOR = 4  # lanes
 FOLDED, PAD = 4, 1  # parameters of a folded dispatch, and of an operand whose words are read
@@ -37,7 +37,7 @@ def levels(low: Lowering, memory: Memory) -> dict[object, Level]:
         if held is None or not able or found.setdefault(place, held) != held:
             wide.add(place)
     for launch in low.launches:
-        wide |= _without_room(launch, [memory(source) for _, source in launch.operands], found)
+        wide |= _without_room(low, launch, memory, found)
     found = {place: held for place, held in found.items() if place not in wide}
     for made, x in low.in_bytes.items():
         if memory(x) in found and not _meets(low, memory, made, memory(x)):
@@ -64,25 +64,23 @@ def _unrounded(graph: Graph) -> Iterator[int]:
                 yield tensor
 
 
-def is_raw(launch: Launch, operand: Operand) -> bool:
+def is_raw(low: Lowering, operand: Operand, source: Source) -> bool:
     """Whether a launch reads the words of an operand, not the values that they represent."""
-    read = launch.variant.get("dots") or launch.variant.get("words")
-    return bool(read) and operand.name == "x"
+    return operand.access == "r" and isinstance(source, int) and source in low.in_bytes
 
 
 def _without_room(
-    launch: Launch, places: Sequence[object], found: Collection[object]
+    low: Lowering, launch: Launch, memory: Memory, found: Collection[object]
 ) -> set[object]:
     """Returns the memory of a launch's operands that the launch cannot convert, because its uniform
     block has no room for all of the numbers."""
-    operands = [operand for operand, _ in launch.operands]
-    converted = {
-        place: None for place, operand in zip(places, operands, strict=True)
-        if place in found and not is_raw(launch, operand)
-    }  # fmt: skip
-    names = [o.name for o, place in zip(operands, places, strict=True) if place in converted]
-    written = sum(operand.access != "r" for operand in operands)
-    words = len(launch.parameters) + len(operands) + written + FOLDED + PAD + 2 * len(names)
+    places = [memory(source) for _, source in launch.operands]
+    converted = [
+        place for place, (operand, source) in zip(places, launch.operands, strict=True)
+        if place in found and not is_raw(low, operand, source)
+    ]  # fmt: skip
+    written = sum(operand.access != "r" for operand, _ in launch.operands)
+    words = len(launch.parameters) + len(places) + written + FOLDED + PAD + 2 * len(converted)
     return set(converted) if 4 * words > kernels.UNIFORM_BYTES else set()
 
 

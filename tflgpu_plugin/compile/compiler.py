@@ -322,8 +322,8 @@ class Assembly:
             if (low := self._low(source)) is not None:
                 parameters[f"low_{operand.name}"] = low
             if (level := self._level(source)) is not None:
-                raw = byte_storage.is_raw(launch, operand)
                 made = {f"pad_{operand.name}": level.padding}
+                raw = self._is_raw(operand, source)
                 parameters |= made if raw else level.parameters(operand.name)
         if folded:
             gx, gy, gz = launch.workgroups
@@ -351,8 +351,8 @@ class Assembly:
                 levels=self._level(source) is not None,
                 whole=self._whole(source),
                 zeros=self.buffers[buffer].zeros > 0
-                and (byte_storage.is_raw(launch, operand) or self._begins_with_zeros(source)),
-                pads=byte_storage.is_raw(launch, operand) and not self._begins_with_zeros(source),
+                and (self._begins_with_zeros(source) or self._is_raw(operand, source)),
+                pads=not self._begins_with_zeros(source) and self._is_raw(operand, source),
                 pairs=self.low.target.software and self.low.target.pairs,
             )
             for (operand, source), (buffer, _) in zip(launch.operands, located, strict=True)
@@ -367,6 +367,9 @@ class Assembly:
         nodes = launch.node.sources or ((launch.node.id,) if launch.node.id >= 0 else ())
         optional = launch.when is not None
         return Dispatch(launch.kernel, index, buffers, offset, groups, nodes, launch.form, optional)
+
+    def _is_raw(self, operand: kernels.Operand, source: Source) -> bool:
+        return byte_storage.is_raw(self.low, operand, source)
 
     def _begins_with_zeros(self, source: Source) -> bool:
         """Whether bytes of 0 before a tensor stand for 0."""
