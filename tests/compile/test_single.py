@@ -4,14 +4,16 @@ both, and each run uses its own."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.ops.test_byte_products import BYTES, layer
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.compile.template import Template, template
-from tflgpu_plugin.ir import Graph, Pipeline, Plan, Target, choosing
+from tflgpu_plugin.ir import Graph, Pipeline, Plan, Quantization, Target, choosing
 from tflgpu_plugin.ir.choosing import ExcludesOneError, chooses
 from tflgpu_plugin.ir.extent import Trace
 
@@ -32,6 +34,12 @@ def dense(net: Net, n: int) -> int:
     made = net.op("fully_connected", net.input((n, 64)), weights, None,
                   activation="none", keep_num_dims=False)  # fmt: skip
     return net.op("softmax", made, beta=1.0)
+
+
+def of_bytes(net: Net, n: int) -> int:
+    """Returns a layer of bytes, which GPUs split for a batch of 1: the parts of sums are int32."""
+    x = net.input((n, 7, 7, 256), "i8", Quantization((0.05,), (3,)))
+    return layer(net, x, 64, 3, "i8", 5, 3.0)
 
 
 GRAPHS: tuple[Callable[[Net, int], int], ...] = (network, dense)
@@ -70,6 +78,16 @@ def test_launches_for_others_are_those_of_a_plan_for_them() -> None:
     found = made(network, GPU, 6)
     assert active(at(found, 6)) == active(compiler.compile(graph(network, 6), GPU))
     assert len(active(at(found, 1))) > len(active(at(found, 6)))  # split
+
+
+def test_parts_of_integer_sums_are_integers_for_one_too() -> None:
+    target = replace(GPU, tuning=BYTES)
+    for now in (1, 6):
+        found = made(of_bytes, target, now)
+        for n in (1, 6):
+            alone = compiler.compile(graph(of_bytes, n), target)
+            assert active(at(found, n)) == active(alone)
+            assert ("sum_parts" in {d.label for d in alone.dispatches}) == (n == 1)
 
 
 def test_a_plan_that_cannot_hold_for_one_is_refused() -> None:

@@ -125,10 +125,9 @@ class _Both:
 
     @cached_property
     def _single_low(self) -> Lowering:
-        """Returns what lowers the graph with an extent of 1; temporaries have common numbers."""
-        low = self.low
-        return Lowering(self.single.graph(low.graph), low.target, sizes=low.sizes,
-                        copied=low.copied, in_bytes=low.in_bytes)  # fmt: skip
+        """Returns what lowers the graph with an extent of 1. Temporaries have common numbers, and
+        what is known of them is in common."""
+        return replace(self.low, graph=self.single.graph(self.low.graph))
 
     def _alone(self, place: int, begun: list[Launch]) -> list[Launch]:
         """Returns the launches of a node for an extent of 1."""
