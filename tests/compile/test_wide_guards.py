@@ -112,6 +112,20 @@ def gathered_rows(net: Net, n: int) -> int:
     return net.op("gather_nd", x, places, batch_dims=1)
 
 
+def scattered(net: Net, n: int) -> int:
+    """Returns a sum of rows at distinct constant places in a result of open extents."""
+    rows = np.arange(3, 60, 3, dtype=np.int32)[:, None]
+    extents = net.constant(integers([n + 60, 5]), "i32")
+    given = net.constant(rows, "i32"), net.input((len(rows), 5)), extents
+    return net.op("scatter_new", *given, reduction="add", raises=True)
+
+
+def summed(net: Net, n: int) -> int:
+    count = net.constant(integers([n]), "i32")
+    return net.op("segments", net.input((n + 3, 5)), net.input((n + 3,), "i32"), count,
+                  reduction="add")  # fmt: skip
+
+
 def filled(net: Net, n: int) -> int:
     """Fills a signal up to a constant length, and reflects its ends."""
     sides = net.constant(integers([0, 0, 0, 4000 - n]), "i32")
@@ -145,7 +159,7 @@ RESIZING = (
 REPEATING = tuple(map(repeating, ("edge", "reflect", "symmetric", "wrap")))
 GRAPHS: tuple[Build, ...] = (
     attention, prompt, rows, transposed, mean, deep, branches, between, resized, doubled,
-    filled, largest, gathered, gathered_rows,
+    filled, largest, gathered, gathered_rows, scattered, summed,
     *REPEATING, *RESIZING,
 )  # fmt: skip
 

@@ -23,7 +23,7 @@ from tflgpu_plugin.ir.graph import MAX_FLOAT32, Array, Graph, Node, NotConstant,
 from tflgpu_plugin.ir.host_op import count_given
 from tflgpu_plugin.ir.quantization import UNSIGNED
 from tflgpu_plugin.ir.refusal import Refusal
-from tflgpu_plugin.ir.symbolic import integer
+from tflgpu_plugin.ir.symbolic import integer, is_symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Stores
@@ -105,10 +105,11 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 def in_order(node: Node, form: Form) -> bool:
     """Whether the node is decomposed to a gather if its indices are constant: they then determine
-    which update, or element of x, each element of the result comes from."""
+    which update, or element of x, each element of the result comes from. For symbolic extents, the
+    kernel searches, so that its plan holds for others."""
     places = form.outer * prod(form.axes) * (1 if node.op == "scatter_nd" else form.inner)
     many = node.attributes["reduction"] == "none" and form.updates > FEW
-    return many and places <= MOST_PLACES
+    return many and not is_symbolic((places,)) and places <= MOST_PLACES
 
 
 def _refuse_type(graph: Graph, tensor: int, reduction: str) -> Refusal | None:
@@ -187,8 +188,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     part = steps.add("view", node.operand(), view=taken(x, own))
     made = steps.add(node.op, part, *node.inputs[1:], **node.attributes)
     around = steps.indices([(0, n - have) for n, have in zip(x, corner, strict=True)])
-    there = np.zeros(x, np.bool_)
-    there[tuple(map(slice, corner))] = True
+    there = np.zeros([1 if k == axis else n for k, n in enumerate(x)], np.bool_)
+    there[tuple(slice(n if k in own else None) for k, n in enumerate(corner))] = True
     spread = steps.add("pad", made, around, mode="constant")
     steps.last("where", steps.editor.constant(there, "bool"), spread, node.operand())
     return True
@@ -247,7 +248,7 @@ def _segments(graph: Graph, node: Node) -> int:
     told = graph.constant(node.inputs[2] if count_given(node.inputs) > 2 else node.inputs[1])
     if told is None or (count_given(node.inputs) > 2 and told.size != 1):
         raise NotConstant("the number of segments must be known")
-    return int(told.max()) + (count_given(node.inputs) < 3) if told.size else 0
+    return integer(told.max()) + (count_given(node.inputs) < 3) if told.size else 0
 
 
 def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -292,11 +293,12 @@ def apart(graph: Graph, node: Node) -> bool:
         return False
     rows = given.reshape(-1, given.shape[-1])
     extents = new_shapes(graph, node)[0][: rows.shape[1]]
-    if len(rows) <= FEW or not np.all((rows >= 0) & (rows < np.asarray(extents))):
+    if len(rows) <= FEW or rows.min() < 0:
         return False
-    if prod(extents) > MOST_PLACES:
+    ends = rows.max(0) + 1
+    if any(end > n for end, n in zip(ends, extents, strict=True)) or prod(extents) > MOST_PLACES:
         return False
-    places = np.sort(np.ravel_multi_index(tuple(rows.T), extents))
+    places = np.sort(np.ravel_multi_index(tuple(rows.T), ends))
     return bool(np.all(places[1:] != places[:-1]))
 
 

@@ -34,7 +34,8 @@ def matrix(
     exp(-2 pi i k n / length), or its inverse, with the other sign. It maps real and imaginary parts
     of `given` numbers (only real ones if `parts` is 1) to those of `length` frequencies or,
     `onesided`, of the first half. The onesided inverse returns real numbers; it implies the
-    mirrored half."""
+    mirrored half. Of symbolic numbers it is the matrix for their examples, and leaves guards."""
+    given, length = int(given), int(length)
     half = length // 2 + 1
     n, k = np.arange(given)[:, None], np.arange(half if onesided and not inverse else length)
     turns = (n * k) % length * (2 * np.pi / length)

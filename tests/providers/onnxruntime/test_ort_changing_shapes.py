@@ -75,6 +75,33 @@ def test_places_of_the_largest_have_one_plan(axis: int, last: int, monkeypatch: 
     assert len(made) <= 2 and not any(one.trace.fixed for one in made)
 
 
+@pytest.mark.parametrize("op", ["ScatterND", "ScatterElements"])
+@pytest.mark.parametrize("wide", [0, 2])
+def test_constant_places_have_one_plan(op: str, wide: int, monkeypatch: Any) -> None:
+    """They are more than the kernel searches where all extents are known."""
+    chance, of_elements = np.random.default_rng(6), op == "ScatterElements"
+    rows = chance.permutation(np.arange(-9, 9))[:, None]
+    shape = (18, 5 - wide) if of_elements else (18, 1)
+    held = {"i": np.broadcast_to(rows, shape), "u": values(18, shape[1] if of_elements else 5)}
+    data = model([node(op, ["x", "i", "u"], ["y"])], {"x": ("n", 5)}, {"y": None}, held)
+    ours, theirs, made = session(data), cpu(data), traced(monkeypatch)
+    for n in (19, 23, 18, 40, 33, 31):
+        compare(ours, theirs, {"x": values(n, 5)})
+    assert len(made) == 1 and not made[0].trace.fixed
+
+
+@pytest.mark.parametrize("how", [{}, {"inverse": 1}, {"onesided": 1}])
+def test_transforms_of_open_lengths(how: dict[str, int], monkeypatch: Any) -> None:
+    """Each length has a matrix of its own, and so a plan."""
+    parts = 1 if how.get("onesided") else 2
+    nodes = [node("DFT", ["x", "", "axis"], ["y"], **how)]
+    data = model(nodes, {"x": ("n", "m", parts)}, {"y": None}, {"axis": np.int64(1)}, opset=20)
+    ours, theirs, made = session(data), cpu(data), traced(monkeypatch)
+    for n, m in ((3, 8), (3, 12), (4, 9), (7, 9), (5, 20), (9, 8)):
+        compare(ours, theirs, {"x": values(n, m, parts)})
+    assert made
+
+
 def test_nothing_is_left_of_a_longer_row() -> None:
     """Kernels read the last elements of a row as a vector. What follows them in it is not what an
     earlier run had there."""
