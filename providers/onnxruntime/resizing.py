@@ -151,9 +151,11 @@ def _change(e: Builder) -> Change:
         scales = [1.0 if _stays(e, axis, n) else None for axis, n in zip(axes, sizes, strict=True)]
         policy = e.text("keep_aspect_ratio_policy", "stretch")
         if kept := {"not_larger": min, "not_smaller": max}.get(policy):
-            scale = kept(n / shape[axis] for axis, n in zip(axes, sizes, strict=True))
-            scales = [scale] * len(axes)
-            sizes = [int(np.floor(scale * shape[axis] + 0.5)) for axis in axes]
+            extents = [np.float32(shape[axis]) for axis in axes]
+            ratios = [np.float32(n) / extent for extent, n in zip(extents, sizes, strict=True)]
+            scale = kept(ratios)
+            scales = [float(scale)] * len(axes)
+            sizes = [int(np.floor(float(scale * extent) + 0.5)) for extent in extents]
     else:
         sizes = [_scaled(shape[axis], scale) for axis, scale in zip(axes, _scales(e), strict=True)]
     made = Change([1.0] * len(shape), list(shape), [WHOLE] * len(shape))

@@ -151,6 +151,23 @@ def test_sizes_that_follow_from_scales(scale: float) -> None:
     assert made.value == int(np.float32(20) * np.float32(scale))
 
 
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_sizes_that_keep_the_ratio_of_sides(policy: str) -> None:
+    """Float32 decides about halves: 37 / 18 * 27 is 55.5 there, but less in float64."""
+    how = {MODE: "nearest", RULE: "asymmetric", "axes": [2, 3], "keep_aspect_ratio_policy": policy}
+    nodes = [node("Resize", ["x", "", "", "a"], ["y"], **how)]
+    given = {"x": (1, 3, "h", "w"), "a": (2,)}
+    data = model(nodes, given, {"y": None}, opset=19, kinds={"a": np.int64})
+    ours, theirs = session(data), cpu(data, optimize=False)
+    chance = np.random.default_rng(8)
+    halves = [((27, 18), (12, 37)), ((18, 27), (37, 99))]
+    for extents, made in [*halves, *chance.integers(1, 60, (9, 2, 2))]:
+        feed = {"x": chance.normal(0.5, 1, (1, 3, *extents)).astype(np.float32)}
+        feed["a"] = np.array(made)
+        (got,), (wanted,) = ours.run(None, feed), theirs.run(None, feed)
+        assert_close(got, wanted, how)
+
+
 def test_threads_with_sizes_of_their_own(monkeypatch: Any) -> None:
     how, extents, made = WAYS["cubic half_pixel_symmetric"], (16, 21), traced(monkeypatch)
     data = by_sizes(extents, how)
