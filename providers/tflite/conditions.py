@@ -122,6 +122,17 @@ def one_axis(e: Builder) -> Refusal | None:
     return Refusal("host.ambiguous", sentence)
 
 
+def _joins(e: Builder) -> bool:
+    """Whether a reduction of stored numbers joins several, or has the input's scale; true if the
+    axes are unknown."""
+    axes, shape, (result, *_) = e.constant(e.x(1)), e.shape(), e.results
+    x = e.tensors.table[e.x()]
+    if axes is None or x.dtype not in STORED or x.quantization == result.quantization:
+        return True
+    inside = (int(axis) for axis in axes.reshape(-1) if -len(shape) <= axis < len(shape))
+    return any(shape[axis] > 1 for axis in inside)
+
+
 def _towards(e: Builder) -> bool:
     """Whether the steps of a range lead from its start to its limit; true if they are unknown."""
     given = [e.constant(e.x(k)) for k in range(3)]
@@ -160,6 +171,13 @@ TOWARDS = needs(
     "A step that leads from the start towards the limit.",
     _towards,
     kind=Impossible,
+)
+JOINS = needs(
+    "host.ambiguous",
+    "Several stored numbers for each result, or the scale of the input: hosts' kernels disagree "
+    "about others.",
+    _joins,
+    "{0} of single stored numbers is not supported: hosts' kernels disagree about the scale.",
 )
 UNFUSED = _set("activation.unsupported", "No fused activation.", "activation")
 SINGLE = _set("attribute.unsupported", "One class per box.", "several")

@@ -276,7 +276,7 @@ def _rows() -> tuple[HostOp, ...]:
             for name in ("REDUCE_MAX", "REDUCE_MIN")
         ),
         _row("REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", need.scaled,
-             types=(*NUMBERS, "i8"), short=True),
+             need.JOINS, types=(*NUMBERS, "i8"), short=True),
         _row(
             "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, types=MOVED, **moved,
         ),

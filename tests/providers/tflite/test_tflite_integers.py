@@ -12,7 +12,7 @@ from conformance import host as hosts
 from conformance.models.tflite import Model
 from tests.support.interpreters import gpu, same
 from tflgpu_plugin import report
-from tflgpu_plugin.ir import NUMPY_DTYPES
+from tflgpu_plugin.ir import NUMPY_DTYPES, Quantization
 
 HOSTS = hosts.installed()
 pytestmark = [pytest.mark.adapter, pytest.mark.parametrize("host", HOSTS)]
@@ -103,3 +103,22 @@ def test_integers_beyond_int32_run_on_the_kernels_of_the_host(host: str) -> None
     np.testing.assert_array_equal(got, np.full((2, 3), -(2**40)))
     (got,) = hosts.invoke(interpreter, [[np.full((2, 3), -7)]])[0]
     np.testing.assert_array_equal(got, np.full((2, 3), 7))
+
+
+@pytest.mark.parametrize(
+    ("axes", "scale", "where"), [((0,), 0.02, "cpu"), ((0,), 0.01, "gpu"), ((0, 1), 0.02, "gpu")]
+)
+def test_products_of_single_numbers_stay_with_the_host(
+    axes: tuple[int, ...], scale: float, where: str, host: str
+) -> None:
+    """Its kernels copy them, whatever the scale; its reference kernels rescale them."""
+    model, made = Model(), ((4,), ())[len(axes) - 1]
+    x = model.input("x", (1, 4), "i8")
+    given = [x, small(model, *axes)]
+    y = model.op("REDUCE_PROD", given, "ReducerOptions", shape=made, dtype="i8", version=2)
+    for tensor, held in ((x, 0.01), (y, scale)):
+        model.tensors[tensor].quantization = Quantization((held,), (3,))
+    model.output(y)
+    interpreter, delegate = gpu(model.to_bytes(), host, "default", force=1)
+    assert {node.where for node in report(delegate).nodes} == {where}
+    same(interpreter, model.to_bytes(), host, 0, kernels="default")
