@@ -333,7 +333,7 @@ def _rows() -> tuple[HostOp, ...]:
             build=loops.loop,
         ),
         _row("IF", "reshape", 1, None, "condition value*", loops.decided, gives="value*",
-             build=loops.branch, **moved),
+             build=loops.branch, short=True),
         _row(
             DETECTION, "detections", 1,
             lambda node: params.detections(flexbuffers.numbers(node.custom)), "value value value",

@@ -18,7 +18,7 @@ fn levels_of(v: vec4f, scale: f32, zero: f32) -> u32 {
 // Integers below 2^22 as floats, without a conversion, which takes long on some GPUs.
 fn small_numbers(n: vec4i) -> vec4f { return bitcast<vec4f>(n + vec4i(0x4b400000i)) - vec4f(0x3p+22f); }
 // The bytes of a word as numbers from 0 to 255, 128 more than they stand for.
-fn numbers_of(word: u32) -> vec4f { return vec4f(unpack4xU8(word ^ 0x80808080u)); }
+fn unsigned_numbers(word: u32) -> vec4f { return vec4f(unpack4xU8(word ^ 0x80808080u)); }
 // The bits of a sum of float32 that is an integer below 2^22, plus 3 * 2^22.
 fn integers_of(sum: vec4f) -> vec4i { return bitcast<vec4i>(sum + vec4f(0x3p+22f)); }
 // Sums of four products of bytes with a sign, of one word and each of four.

@@ -17,7 +17,7 @@
 //
 // Weights: [slice][tap] of vec4 over output channels.
 @if WORDS {
-fn number_at(at: u32, inside: bool) -> vec4f { return numbers_of(padded_bytes_x(at, inside)); }
+fn number_at(at: u32, inside: bool) -> vec4f { return unsigned_numbers(padded_bytes_x(at, inside)); }
 fn whole(sum: vec4f) -> vec4i { return integers_of(sum); }
 } @else {
   @if FORM != "multiplied": fn number_at(at: u32, inside: bool) -> vec4f { return padded_x(at, inside); }

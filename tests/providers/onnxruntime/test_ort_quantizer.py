@@ -15,6 +15,9 @@ from tests.support.onnx_models import Array, compare, cpu, model, node, session
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
+
+from conformance.references import integers
+
 pytestmark = pytest.mark.adapter
 
 F, BATCH, LENGTH, WIDTH, HEADS, PAST = np.float32, 2, 5, 16, 4, 3
@@ -113,7 +116,8 @@ def test_embeddings_in_8_bits(segments: bool, masked: bool) -> None:
     [*product(WHOLE, ("forward", "reverse", "bidirectional"), (False, True))],
 )
 def test_lstm_of_quantized_weights(kind: Any, direction: str, gates: bool) -> None:
-    """The LSTM is computed with float32 weights; the provider rounds the other factors."""
+    """The LSTM is computed with float32 weights; onnxruntime rounds the other factors, and on some
+    CPUs the sums of its products of int8 saturate."""
     chance, both, units = np.random.default_rng(2), 1 + (direction == "bidirectional"), 8
     info, zero = np.iinfo(kind), 130 if kind == np.uint8 else 2 * (not gates)
     shape = (both, 4 * units) if gates else (both,)
@@ -141,7 +145,8 @@ def test_lstm_of_quantized_weights(kind: Any, direction: str, gates: bool) -> No
     floats = made("LSTM", ["X", "W", "R", "B", "", "h", "c"], writes, feeds,
                   {**real, "B": bias}, domain="", **more)  # fmt: skip
     compare(ours, cpu(floats, optimize=False), feeds, 1e-6)
-    compare(ours, cpu(content, optimize=False), feeds, 0.03)
+    if kind == np.uint8 or integers.host_is_exact():
+        compare(ours, cpu(content, optimize=False), feeds, 0.03)
 
 
 @pytest.mark.parametrize("p", [1, 2])
