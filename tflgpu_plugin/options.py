@@ -307,7 +307,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
     spelled = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word[:SHOWN].lower(), spelled, 1)
-    return f" Did you mean {spelled[near[0]]!r}?" if near else ""
+    return f" Did you mean {spelled[near[0]]!r}?" if near and spelled[near[0]] != word else ""
 
 
 def _check_priorities(options: Options) -> None:

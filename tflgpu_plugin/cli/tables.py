@@ -197,8 +197,9 @@ int32 is exact over its whole range. int64, uint32 and uint64 tensors are int32 
 with a constant beyond that stays on the CPU, and a run that uses such a number is done by the
 host's own kernels.
 
-Nodes that depend on constants or shapes only are evaluated before a run, among them `DENSIFY` of
-sparse weights. [Rules over the graph](#rules) hold for all rows.
+Nodes that depend on constants, shapes and integers of a run that decide shapes only are evaluated
+before a run, among them `RANGE`, `Range` and `DENSIFY` of sparse weights. [Rules over the
+graph](#rules) hold for all rows.
 
 Every node needs the following, and what the table says of its operator:
 

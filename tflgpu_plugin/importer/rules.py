@@ -43,7 +43,8 @@ FOREIGN = Refusal(
 INCOMPLETE = Refusal("group.incomplete", "Another node of its quantized group stays on the CPU.")
 COPIED = Refusal(
     "constant.on_cpu",
-    "A node on the CPU reads this constant; nodes on the GPU use their own copy.",
+    "A node on the CPU reads this value, which is known before a run; nodes on the GPU use their "
+    "own copy.",
 )
 
 
