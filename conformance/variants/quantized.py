@@ -33,7 +33,7 @@ VERSIONS = {
     "PRELU": 1, "ELU": 1, "HARD_SWISH": 1, "EXPAND_DIMS": 1,
 }  # fmt: skip
 SHORT_VERSIONS = {"RSQRT": 3}  # with int16 tensors, where they are more than those
-# Cases that rows refuse for int16: averages and means over too many numbers.
+# Cases that rows refuse for int16: averages and means over too many numbers, products of one.
 BEYOND_SHORT = {
     "AVERAGE_POOL_2D": (
         *("average_5x7_same", "average_half_of_33x33", "average_global_65x65_channels_3"),
@@ -44,6 +44,7 @@ BEYOND_SHORT = {
     "MEAN": (
         *("image_positive_70000", "all_positive_66049", "all_positive_1000003", "rank_1_keep"),
     ),
+    "REDUCE_PROD": ("channels_drop_channels_1", "no_axes", "scalar_no_axes"),
 }
 AXES = {"CONV_2D": 0, "DEPTHWISE_CONV_2D": 3, "TRANSPOSE_CONV": 0, "FULLY_CONNECTED": None}
 BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3, "FULLY_CONNECTED": 2}
