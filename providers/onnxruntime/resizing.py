@@ -157,7 +157,9 @@ def _change(e: Builder) -> Change:
             scales = [float(scale)] * len(axes)
             sizes = [int(np.floor(float(scale * extent) + 0.5)) for extent in extents]
     else:
-        sizes = [_scaled(shape[axis], scale) for axis, scale in zip(axes, _scales(e), strict=True)]
+        sizes = [
+            scaled_size(shape[axis], scale) for axis, scale in zip(axes, _scales(e), strict=True)
+        ]
     made = Change([1.0] * len(shape), list(shape), [WHOLE] * len(shape))
     region = _region(e)
     for k, axis in enumerate(axes):
@@ -174,18 +176,18 @@ def _stays(e: Builder, axis: int, size: int) -> bool:
     return size == extent if differs else surely_equal(size, extent)
 
 
-def _scaled(extent: int, scale: float) -> int:
+def scaled_size(extent: int, scale: float) -> int:
     """Returns the extent times the scale, in float32, as the host's kernel computes it."""
     if not is_symbolic((extent,)):
         return int(np.float32(extent) * np.float32(scale))
-    by, most = _as_fraction(scale)
+    by, most = as_fraction(scale)
     if extent <= most:
         return extent * by.numerator // by.denominator
     return int(np.float32(integer(extent)) * np.float32(scale))
 
 
 @lru_cache(64)
-def _as_fraction(scale: float) -> tuple[Fraction, int]:
+def as_fraction(scale: float) -> tuple[Fraction, int]:
     """Returns a fraction, and up to which extent its multiples, rounded down, are those of a scale
     in float32. For 0.7 that is 7 / 10: float32 has a smaller number, but 10 times it rounds to
     7."""

@@ -56,10 +56,10 @@ def test_operators_without_a_kernel() -> None:
 def test_extents_that_broadcast() -> None:
     trace = Trace()
     n, m = trace.symbol(0, 7), trace.symbol(1, 5)
-    found = [arithmetic._common(*pair) for pair in ((n, 1), (1, n), (n, n), (m, m), (1, 1))]
+    found = [arithmetic.common_extent(*pair) for pair in ((n, 1), (1, n), (n, n), (m, m), (1, 1))]
     assert all(map(surely_equal, found, [n, n, n, m, 1])) and not trace.guards
     with pytest.raises(ValueError, match="do not broadcast"):
-        arithmetic._common(n, m)
+        arithmetic.common_extent(n, m)
 
 
 def test_filled_constants() -> None:

@@ -119,4 +119,8 @@ def test_a_refused_form_is_not_taken() -> None:
     ]
     texts = [p.pipelines[d.pipeline].wgsl for p in plans for d in p.dispatches
              if d.label == "depthwise"]  # fmt: skip
-    assert len(set(texts)) == 3 and ["numbers_of(" in text for text in texts] == [True, True, False]
+    assert len(set(texts)) == 3 and ["unsigned_numbers(" in text for text in texts] == [
+        True,
+        True,
+        False,
+    ]

@@ -198,8 +198,7 @@ with a constant beyond that stays on the CPU, and a run that uses such a number 
 host's own kernels.
 
 Nodes that depend on constants, shapes and integers of a run that decide shapes only are evaluated
-before a run, among them `RANGE`, `Range` and `DENSIFY` of sparse weights. [Rules over the
-graph](#rules) hold for all rows.
+before a run, as `RANGE` and `DENSIFY` of sparse weights. [Rules](#rules) hold for all rows.
 
 Every node needs the following, and what the table says of its operator:
 

@@ -323,7 +323,7 @@ class Assembly:
                 parameters[f"low_{operand.name}"] = low
             if (level := self._level(source)) is not None:
                 made = {f"pad_{operand.name}": level.padding}
-                raw = self._is_raw(operand, source)
+                raw = byte_storage.is_raw(self.low, operand, source)
                 parameters |= made if raw else level.parameters(operand.name)
         if folded:
             gx, gy, gz = launch.workgroups
@@ -351,8 +351,8 @@ class Assembly:
                 levels=self._level(source) is not None,
                 whole=self._whole(source),
                 zeros=self.buffers[buffer].zeros > 0
-                and (self._begins_with_zeros(source) or self._is_raw(operand, source)),
-                pads=not self._begins_with_zeros(source) and self._is_raw(operand, source),
+                and (self._is_zero(source) or byte_storage.is_raw(self.low, operand, source)),
+                pads=not self._is_zero(source) and byte_storage.is_raw(self.low, operand, source),
                 pairs=self.low.target.software and self.low.target.pairs,
             )
             for (operand, source), (buffer, _) in zip(launch.operands, located, strict=True)
@@ -368,13 +368,9 @@ class Assembly:
         optional = launch.when is not None
         return Dispatch(launch.kernel, index, buffers, offset, groups, nodes, launch.form, optional)
 
-    def _is_raw(self, operand: kernels.Operand, source: Source) -> bool:
-        return byte_storage.is_raw(self.low, operand, source)
-
-    def _begins_with_zeros(self, source: Source) -> bool:
+    def _is_zero(self, source: Source) -> bool:
         """Whether bytes of 0 before a tensor stand for 0."""
-        level = self._level(source)
-        return level is None or level.zero == 0
+        return (level := self._level(source)) is None or level.zero == 0
 
     def _channels(self, source: Source) -> int:
         if isinstance(source, int) and source >= 0:

@@ -80,13 +80,13 @@ def common_shape(e: Builder) -> int:
     a, b = (e.value(k) for k in range(2))
     try:
         pairs = zip_longest(reversed(_ints(a)), reversed(_ints(b)), fillvalue=1)
-        found = integers([_common(*pair) for pair in pairs][::-1])
+        found = integers([common_extent(*pair) for pair in pairs][::-1])
         return e.const(found, a.dtype)
     except ValueError as error:
         raise _unknown(e) from error
 
 
-def _common(a: int, b: int) -> int:
+def common_extent(a: int, b: int) -> int:
     """Returns the extent to which two extents broadcast. Raises ValueError."""
     if surely_equal(a, b) or b == 1:
         return a

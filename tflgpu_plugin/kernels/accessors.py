@@ -206,11 +206,8 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
     for k, each in enumerate(epilogue):
         if each.operand and each.spread != "same":
             fields.append(f"e{k}: vec4f")
-            loads.append(
-                f"load_{each.operand}(q)"
-                if each.spread == "channel"
-                else f"vec4f(load_{each.operand}(0u).x)"
-            )
+            load = f"load_{each.operand}"
+            loads.append(f"{load}(q)" if each.spread == "channel" else f"vec4f({load}(0u).x)")
         if each.spread == "rows":
             count, sums = ROWS[each.op], each.op in SUMS
             fields[-1] = ", ".join(

@@ -103,7 +103,7 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   let part = {{ "divided(block, p.group_blocks)" if grouped else "vec2u(0u, block)" }};
   let group = part.x;
   let slice = part.y * SLICES;
-  let count = min(p.tile_slices, p.group_slices - slice);
+  let count = {{ "%du" % slices if full else "min(p.tile_slices, p.group_slices - slice)" }};
   let out_slice = group * p.group_slices + slice;
   let plane = plane_of(min(wi.z, p.planes - 1u));
   let batch = plane.batch;
@@ -139,11 +139,9 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   @if DOTS: c[j][q] = Stored(total[j][q]);
 @if INTEGERS && LANES != 8 && (FULL || PIXELS * SLICES <= 4) {
   // What requantization needs is loaded for all slices at once.
-  @if FULL: let epilogue[q] = epilogue_y(own_slice + q);
-  @if !FULL: let epilogue[q] = epilogue_y(own_slice + min(q, count - 1u));
+  let epilogue[q] = epilogue_y(own_slice + min(q, count - 1u));
   let y_at[q] = batch * p.y_batch + (out_slice + q) * p.y_slice;
-  @if FULL: store_y(y_at[q] + y[j], epilogue[q], c[j][q]);
-  @if !FULL: if (q < count) { store_y(y_at[q] + y[j], epilogue[q], c[j][q]); }
+  if (q < count) { store_y(y_at[q] + y[j], epilogue[q], c[j][q]); }
 } @else {
   // The sums are shifted down by one slice per iteration, so that each pixel has a single store instruction.
   for (var number = 0u; number < count; number++) {

@@ -140,12 +140,12 @@ def test_images_of_open_extents_are_scaled(name: str, scale: float, monkeypatch:
 def test_sizes_that_follow_from_scales(scale: float) -> None:
     """The size of an open extent is that of float32 for all extents that the guards accept."""
     trace = Trace()
-    made = resizing._scaled(trace.symbol(0, 20), scale)
+    made = resizing.scaled_size(trace.symbol(0, 20), scale)
     assert not trace.fixed or scale == 0.9999
-    _, most = resizing._as_fraction(scale)
+    _, most = resizing.as_fraction(scale)
     for extent in range(2, min(most, 9000)):
         told = Trace()
-        found = resizing._scaled(told.symbol(0, extent), scale)
+        found = resizing.scaled_size(told.symbol(0, extent), scale)
         wanted = int(np.float32(extent) * np.float32(scale))
         assert (found if isinstance(found, int) else found.value) == wanted
     assert made.value == int(np.float32(20) * np.float32(scale))
