@@ -45,6 +45,7 @@ GPU_SUMS = 8  # the same on GPUs, so that registers allow several waves
 # registers, above all with 4 rows of heads of 64.
 AHEAD = {"amd": 4, "nvidia": 2, "unknown": 2}
 AHEAD_ALONE = {"intel": 4, "nvidia": 4, "apple": 4}  # for tiles of one row: fewer registers
+SPILL_HALVES = ("intel",)  # vendors whose compiler spills registers for that many in float16
 # Vendors on whose GPUs the conversion of keys and values from float16, for each tile of rows, takes
 # longer than reading float32.
 FLOAT_KEYS = ("nvidia",)
@@ -291,6 +292,8 @@ def _wanted(target: Target, rows: int) -> int:
     """Returns how many slices of keys are loaded at once, if registers suffice."""
     alone = rows == 1 and not target.software and "attention_tile" not in target.tuning
     usual = starting(target)[1]
+    if alone and target.half and target.vendor in SPILL_HALVES:
+        return usual
     return AHEAD_ALONE.get(target.vendor, usual) if alone else usual
 
 
