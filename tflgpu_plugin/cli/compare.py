@@ -20,7 +20,7 @@ from tflgpu_plugin.options import parse
 
 PASSED = 1  # timed runs; the times are not shown
 ROUNDS = 8  # searches for a workaround
-OUTPUTS_AGREE = "The outputs agree all the same: a wrong result is not always seen in them."
+OUTPUTS_AGREE = "The outputs agree nevertheless: this error does not show in them."
 
 
 @dataclass(frozen=True)
