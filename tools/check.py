@@ -40,8 +40,10 @@ CODE = ("tflgpu_plugin", "providers", "conformance", "tests", "benchmarks", "too
 ON_ADAPTER = {"LP_NUM_THREADS": "0"}
 # Without it software drivers print warnings on machines without a desktop.
 os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
-# A process that is ended shows where each of its threads was.
-TRACED = {"PYTHONFAULTHANDLER": "1"}
+# In every step: a process that is ended shows where each of its threads was, and compiled Python
+# files are kept, also where the machine's settings forbid it: tests start hundreds of processes,
+# and each would compile every module again, for a second or more.
+EVERYWHERE = {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": ""}
 # No driver file: these tests must pass without an adapter.
 NO_ADAPTER = {"VK_ICD_FILENAMES": os.devnull, "VK_DRIVER_FILES": os.devnull}
 
@@ -213,7 +215,7 @@ def run(step: Step, extra: list[str]) -> Result:
     process = subprocess.Popen(
         [*step.command, *more],
         cwd=ROOT,
-        env=os.environ | TRACED | step.environment,
+        env=os.environ | EVERYWHERE | step.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -62,6 +62,15 @@ def test_failed_tests_are_named_in_the_list(tmp_path: Path) -> None:
     assert reason.endswith(named) and last == "Failed: s0."
 
 
+def test_steps_keep_compiled_python_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in processes that tests start."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    code = "import subprocess, sys\nASKED = 'import sys; sys.exit(sys.dont_write_bytecode)'\n"
+    one = "def test_it(): assert not sys.dont_write_bytecode\n"
+    other = "def test_a_child(): subprocess.run([sys.executable, '-c', ASKED], check=True)\n"
+    assert ran(tmp_path, code + one + other).state == "ok"
+
+
 def test_a_step_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a process that it started holds its output open."""
     monkeypatch.setattr(check, "LONGEST", 3.0)
