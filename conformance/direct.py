@@ -204,6 +204,9 @@ def graph(case: Case) -> Graph:
         tensors[tensor] = Tensor(f"output_{k}", shape, case.types[k], quantization=quantization)
     imported.annotate([k for k in tensors if k not in outputs], tensors)
     node = _with_state(_node(case, outputs, tensors), tensors)
+    if case.intermediates and (held := case.intermediates[-1]):  # what hosts call the hidden state
+        hidden = (held.scale[0], float(held.zero_point[0]))
+        node = replace(node, attributes={**node.attributes, "hidden": hidden})
     pairs = [(node.inputs[k], node.outputs[n]) for k, n in ops.rows()[node.op].states]
     given = [k for k, t in tensors.items() if k not in node.outputs and t.data is None]
     fed = tuple(k for k in given if not tensors[k].variable)

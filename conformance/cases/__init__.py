@@ -43,9 +43,9 @@ class Case:
     "strideW": 2, "fusedActivationFunction": "RELU6"}; enum values are given by name). `outputs`
     counts output tensors (shapes come from the host, or are stated in `shapes` where the host takes
     those of a custom operator from the model), all of `output_type` or each of its
-    own. None in `inputs` is an absent optional
-    input. `refused`: the table must say no (a control case). `runs`: one after the other, over what
-    variables keep."""
+    own. None in `inputs` is an absent optional input. `intermediates` are the quantizations of
+    tensors that the operator names besides (None: not quantized). `refused`: the table must say no
+    (a control case). `runs`: one after the other, over what variables keep."""
 
     name: str
     op: str
@@ -60,6 +60,7 @@ class Case:
     shapes: tuple[tuple[int, ...], ...] = ()
     output_types: tuple[str, ...] = ()
     runs: int = 2
+    intermediates: tuple[Quantization | None, ...] = ()
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -1,11 +1,16 @@
 """LSTM of the basic and the full kind, the latter for one step and for sequences: depths around the
-width of a vector, batches, every optional part, and gates that saturate, over several runs."""
+width of a vector, batches, every optional part, and gates that saturate, over several runs. In
+integers, too: scales of the cell state, zero points, clips, and gates of every size."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from conformance.cases import Case, Input, constant, seeded
+from conformance.cases.quantization import scaled, stored as value
+from tflgpu_plugin.ir import Quantization
 
 
 def lstm(
@@ -89,6 +94,64 @@ def full(
     return Case(name, op, 1, reads, table, options, **more)
 
 
+OUTPUT = Quantization((1 / 128,), (3,))
+
+
+def stored(
+    name: str,
+    units: int,
+    inputs: int = 5,
+    batch: int = 2,
+    steps: int = 4,
+    weights: float = 0.02,
+    state: float = 2.0**-11,
+    output: Quantization = OUTPUT,
+    hidden: Quantization | None = None,
+    clip: float = 0.0,
+    time_major: bool = False,
+    **more: Any,
+) -> Case:
+    """Returns a case over int8 with a cell state of int16 in units of `state`. `weights` is the
+    largest scale of the gates' weights, `output` the quantization of the output; `hidden` (default:
+    the same) that which hosts give the output before a projection. One step if `steps` is 0."""
+    random = np.random.default_rng([units, inputs, batch, steps])
+
+    def gates(*extents: int, ratios: tuple[float, ...]) -> list[Input]:
+        shape = (units, *extents)
+        return [Input(shape, "i8", random.integers(-127, 128, shape, np.int8),
+                      quantization=scaled(weights * ratio, 0)) for ratio in ratios]  # fmt: skip
+
+    entering = gates(inputs, ratios=(1.0, 0.7, 0.9, 0.8))
+    biases = [
+        Input((units,), "i32", random.integers(-(2**13), 2**13, units, np.int32),
+              quantization=scaled(0.04 * float(gate.quantization.scale[0]), 0))
+        for gate in entering if gate.quantization
+    ]  # fmt: skip
+    shape = (steps, batch) if time_major else (batch, steps)
+    reads = (
+        value((*(shape if steps else (batch,)), inputs), "i8", 0.04, -5),
+        *entering,
+        *gates(units, ratios=(0.6, 1.0, 0.8, 0.9)),
+        *[None] * 3,
+        *biases,
+        *[None] * 2,
+        Input((batch, units), "i8", variable=True, quantization=output),
+        Input((batch, units), "i16", variable=True, quantization=scaled(state, 0)),
+        *[None] * 4,
+    )
+    options: dict[str, Any] = {"fusedActivationFunction": "TANH", "cellClip": clip}
+    if steps:
+        options["timeMajor"] = time_major
+        op, table = "UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions"
+    else:
+        options["kernelType"] = "FULL"
+        op, table = "LSTM", "LSTMOptions"
+    return Case(
+        name, op, 3, reads, table, options, output_type="i8", output_quantization=output,
+        intermediates=(None, None, None, None, hidden or output), **more,
+    )  # fmt: skip
+
+
 BOTH: list[dict[str, Any]] = [
     {"name": "full_units_1", "units": 1, "batch": 1},
     {"name": "full_units_4", "units": 4, "inputs": 8},
@@ -134,4 +197,16 @@ CASES = [
     full("full_one_step", 6, steps=1),
     full("full_long", 5, steps=60, scale=0.2),
     full("full_wide", 96, inputs=40, batch=1, steps=3, scale=0.1),
+    *(stored(f"stored_units_{n}", n) for n in (1, 4, 7, 17)),
+    *(stored(f"stored_state_{n}", 6, state=2.0**-n, steps=9) for n in (9, 10, 12, 14, 15)),
+    stored("stored_one_step", 6, steps=0, runs=5),
+    stored("stored_time_major", 6, batch=3, time_major=True),
+    stored("stored_clip", 6, clip=0.4),
+    stored("stored_saturated", 9, weights=0.3, steps=12),
+    stored("stored_small", 40, inputs=24, batch=1, steps=12, weights=1e-3),
+    stored("stored_large_bias", 5, weights=1e-4),
+    stored("stored_zero_point", 8, output=Quantization((1 / 200,), (-128,))),
+    stored("stored_other_hidden", 8, hidden=Quantization((1 / 90,), (-9,))),
+    stored("stored_long", 33, inputs=20, batch=1, steps=60),
+    stored("stored_state_8", 4, state=2.0**-16, refused=True),
 ]

@@ -55,6 +55,30 @@ def layer(
     )  # fmt: skip
 
 
+def stored(name: str, units: int, bits: int = 4, **attributes: Any) -> NodeCase:
+    """Returns an LSTM in the integers of hosts (see `ops.integer_lstm`): sums over the input,
+    weights of int8, an output in steps of 1/128, and a cell state with `bits` integer bits."""
+    random = np.random.default_rng(units)
+    numbers = np.zeros((4 * units, 8))
+    for column in (0, 4):
+        numbers[:, column] = random.integers(1 << 15, 1 << 16, 4 * units)
+        numbers[:, column + 1] = random.integers(0, 1 << 15, 4 * units)
+        numbers[:, column + 2] = random.integers(-2, 2, 4 * units)
+    numbers[:, 3], numbers[:, 7] = random.integers(-2, 2, 4 * units), 7
+    unit = 2.0 ** (bits - 15)
+    reads = (
+        Input((3, 2, 4 * units), low=-30000.0, high=30000.0, step=1.0),
+        constant(random.integers(-127, 128, (4 * units, units))),
+        Input((2, units), step=2.0**-7),
+        Input((2, units), low=-(2**14) * unit, high=2**14 * unit, step=unit),
+        *[None] * 5,
+        constant(numbers),
+    )
+    limit = attributes.pop("limit", 0.0)
+    levels = (2.0**-7, -131.0, 124.0, -3.0, 2.0**15, 0.0, -22.0, unit, float(bits), limit)
+    return NodeCase(name, "lstm", reads, {"stored": levels, **attributes}, outputs=3)
+
+
 def functions(op: str, *names: str, **attributes: Any) -> NodeCase:
     """Returns a case with these functions of gates, new content and (of an LSTM) state."""
     given: dict[str, Any] = dict(zip(FUNCTIONS[: 3 if op == "lstm" else 2], names, strict=False))
@@ -104,8 +128,10 @@ NODES = [
     layer("cell_clip", "lstm", 4, 2, 6, cell_clip=0.25),
     layer("gate_clip", "lstm", 4, 2, 6, gate_clip=0.5),
     layer("saturated", "lstm", 4, 2, 6, scale=30.0),
-    *(layer(f"on_grids_{n}", "lstm", 2, 2, n, levels=((2**-7, -128, 127), (2**-12, -32768, 32767)))
-      for n in (4, 7)),
+    *(stored(f"stored_{n}", n) for n in (1, 4, 7, 18)),
+    *(stored(f"stored_bits_{bits}", 6, bits) for bits in (0, 1, 6)),
+    stored("stored_limit", 6, limit=5000.0),
+    stored("stored_reversed", 6, reverse=True),
     *(layer(f"normalized_{n}", "lstm", 3, 2, n, (None, None, None, norm(n))) for n in (3, 4, 17)),
     layer("normalized_coupled", "lstm", 3, 2, 6, (None, None, None, norm(6, 3)), gates="fco"),
     layer("normalized_other_order", "lstm", 3, 2, 6, (peepholes(6), None, None, norm(6)),

@@ -74,6 +74,7 @@ class _Operator:
     outputs: list[int]
     options_type: str | None
     options: Mapping[str, Any]
+    intermediates: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -233,6 +234,10 @@ def single(case: Case, shapes: Sequence[Shape] | None = None) -> Model:
     for k, dtype in zip(results, case.types, strict=True):
         if dtype == case.types[0]:  # others are indices
             model.tensors[k].quantization = case.output_quantization
+    for quantization in case.intermediates:
+        kind = "f32" if quantization is None else "i8"
+        held = _Tensor("intermediate", (), kind, quantization=quantization)
+        model.operators[-1].intermediates.append(model._add(held))
     model.output(*results[: VISIBLE.get(case.op)])
     return model
 
@@ -294,6 +299,7 @@ def _pack_operator(operator: _Operator, code: int) -> Any:
     packed = s.OperatorT()
     packed.opcodeIndex = code
     packed.inputs, packed.outputs = list(operator.inputs), list(operator.outputs)
+    packed.intermediates = operator.intermediates or None
     if operator.options_type == FLEXBUFFER:
         given = import_module("flatbuffers.flexbuffers").Dumps(dict(operator.options))
         packed.customOptions = np.frombuffer(bytes(given), np.uint8)

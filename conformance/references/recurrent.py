@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.references import integer_lstm
 from conformance.references.rounding import rounded
 from tflgpu_plugin.ir import Array
 
@@ -45,12 +46,6 @@ def _whole(results: dict[int, Array], time_axis: int) -> Array:
     return np.moveaxis(np.stack([results[t] for t in sorted(results)]), 0, time_axis)
 
 
-def _on(v: Array, levels: tuple[float, float, float]) -> Array:
-    """Rounds to the nearest of the levels (scale, least, most), halves away from zero."""
-    steps = np.copysign(np.floor(np.abs(v / levels[0]) + 0.5), v)
-    return np.clip(steps, *levels[1:]) * levels[0]
-
-
 def _normal(v: Array) -> Array:
     """Normalizes over the units to mean 0 and variance 1, dividing as hosts do."""
     away = v - v.mean(axis=1, keepdims=True)
@@ -64,7 +59,9 @@ def each_length(position: int, states: int) -> Callable[[Layer], Layer]:
     def decorated(op: Layer) -> Layer:
         @wraps(op)
         def layer(z: Array, r: Array, *rest: Any, time_axis: int = 0, **given: Any) -> Any:
-            rest, lengths = rest[: position - 2], rest[position - 2 :]
+            rest, lengths = rest[: position - 2], [*rest[position - 2 :]]
+            if len(lengths) > 1:  # numbers of an LSTM, behind its lengths
+                given["numbers"] = lengths.pop()
             if states == 2 and len(rest) > 1 and rest[1] is None:  # both states in one operand
                 rest = (*np.split(rest[0], 2), *rest[2:])
             if not lengths or lengths[0] is None:
@@ -119,23 +116,21 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
          gates: str = "ifco",
          time_axis: int = 0, reverse: bool = False, cell_clip: float = 0.0,
          projection_clip: float = 0.0, gate_clip: float = 0.0,
-         levels: tuple[tuple[float, float, float], ...] = (), gate_function: str = "logistic",
-         content_function: str = "tanh",
+         numbers: Array | None = None, stored: tuple[float, ...] = (),
+         gate_function: str = "logistic", content_function: str = "tanh",
          state_function: str = "tanh") -> tuple[Array, ...]:  # fmt: skip
     gated, content, leaving = (
         ACTIVATIONS[name] for name in (gate_function, content_function, state_function)
     )
-
-    def fixed(v: Array, scale: float) -> Array:
-        return _on(v, (scale, -32768, 32767)) if levels else v
+    if numbers is not None:
+        return _integers(z, r, h, c, numbers, stored, time_axis, reverse)
 
     def function(which: Any, v: Array, gate: str) -> Array:
         if norm is not None:
             scale, start = (np.split(part, len(gates))[gates.index(gate)] for part in norm)
             v = _normal(v) * scale + start
-        return fixed(which(fixed(v, 2**-12)), 2**-15)
+        return np.asarray(which(v))
 
-    step = levels[1][0] if levels else 0.0
     moved, order = _steps(z, time_axis, reverse)
     holes = np.zeros((3, c.shape[1])) if peephole is None else peephole
     results: dict[int, Array] = {}
@@ -146,14 +141,25 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
         enter = 1 - forget
         if "i" in part:
             enter = function(gated, part["i"] + holes[0] * c, "i")
-        new = fixed(enter * function(content, part["c"], "c"), step)
-        c = _cut(fixed(rounded(fixed(forget * c, step)) + rounded(new), step), cell_clip)
-        h = function(gated, part["o"] + holes[2] * c, "o") * fixed(leaving(c), 2**-15)
-        h = _on(h, levels[0]) if levels else h
+        new = enter * function(content, part["c"], "c")
+        c = _cut(rounded(forget * c) + rounded(new), cell_clip)
+        h = function(gated, part["o"] + holes[2] * c, "o") * leaving(c)
         if projection is not None:
             h = _cut(h @ projection.T + (0 if bias is None else bias), projection_clip)
         results[t] = h
     return _whole(results, time_axis), h, c
+
+
+def _integers(z: Array, r: Array, h: Array, c: Array, numbers: Array, stored: tuple[float, ...],
+              time_axis: int, reverse: bool) -> tuple[Array, ...]:  # fmt: skip
+    scale, unit = stored[0], stored[7]
+    moved, order = _steps(z, time_axis, reverse)
+    h, c = (np.rint(v / step).astype(np.int64) for v, step in ((h, scale), (c, unit)))
+    results: dict[int, Array] = {}
+    for t in order:
+        h, c = integer_lstm.step(moved[t], r, h, c, numbers, stored)
+        results[t] = h * scale
+    return _whole(results, time_axis), h * scale, c * unit
 
 
 @both_ways

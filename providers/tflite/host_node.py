@@ -34,6 +34,7 @@ class RawNode:
     has_side_effect: bool = False  # the host keeps such nodes in order
     custom: bytes = b""  # parameters of a custom operator, bytes of the model
     context: Any = None  # tgl_context * of the node's graph
+    intermediates: tuple[int, ...] = ()  # tensors that only have a quantization
 
     def library(self) -> str:
         """Returns the path of the host's library, "" where the system does not know it."""
@@ -147,4 +148,5 @@ def read_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Value]) 
         has_side_effect=bool(node.has_side_effect),
         custom=copied(ffi, node.custom_data, size) if known else b"",
         context=context,
+        intermediates=listed(node.intermediates),
     )

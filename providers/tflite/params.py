@@ -19,6 +19,7 @@ PADDINGS = {1: "same", 2: "valid"}
 ACTIVATIONS = {0: "none", 1: "relu", 2: "relu_n1_to_1", 3: "relu6", 4: "tanh", 5: "SIGN_BIT",
                6: "SIGMOID"}  # fmt: skip
 LSTM_FULL, LSTM_BASIC = 0, 1
+LSTM_INTERMEDIATES = 5
 BASIC_INPUTS = 5  # the largest number of inputs of the basic kernel
 ROUND_ONCE = {"tflite_runtime": False, "ai_edge_litert": True, "tensorflow": True}  # by package
 
@@ -288,12 +289,21 @@ def _gates(params: Any) -> dict[str, Any]:
 def lstm(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_lstm_params")
     kernel = LSTM_BASIC if len(node.inputs) <= BASIC_INPUTS else LSTM_FULL
-    return _gates(params) | _unusual(other_kernel=params.kernel != kernel)
+    return _gates(params) | _hidden(node) | _unusual(other_kernel=params.kernel != kernel)
+
+
+def _hidden(node: RawNode) -> dict[str, Any]:
+    """Returns the scale and zero point of the last of the five intermediate tensors that a layer in
+    16 bits has; layers in 8 bits alone have twelve."""
+    if len(node.intermediates) != LSTM_INTERMEDIATES:
+        return {}
+    held = node.tensors[node.intermediates[-1]].quantization
+    return {} if held is None else {"hidden": (held.scale[0], float(held.zero_point[0]))}
 
 
 def sequence_lstm(node: RawNode) -> dict[str, Any]:
     params = node.params("tgl_sequence_lstm_params")
-    given = _gates(params) | {"time_axis": 0 if params.time_major else 1}
+    given = _gates(params) | _hidden(node) | {"time_axis": 0 if params.time_major else 1}
     return given | _unusual(diagonal=bool(params.diagonal_recurrent))
 
 

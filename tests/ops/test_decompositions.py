@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.test_layer_refusals import X, held, stored
+from tests.ops.test_layer_refusals import X, stored, whole
 from tests.ops.test_op_refusals import graph_of
 from tflgpu_plugin.ir import EVEN, Node, Quantization, Target, Tensor
 from tflgpu_plugin.ops import scatter
@@ -67,28 +67,28 @@ def test_complex_numbers_become_float32_alone(source: str, result: str) -> None:
     assert refusal is not None and refusal.code == "dtype.unsupported"
 
 
-def test_an_lstm_in_8_bits_keeps_its_levels() -> None:
-    """Stored numbers are clamped: three steps of 0.3 are below 1."""
-    state = stored(2, 4, dtype="i16", scale=0.3)
-    inputs = [stored(2, 3), *[held(4, 3)] * 4, *[held(4, 4)] * 4, *[None] * 3]
-    bias = Tensor("b", (4,), "i32", np.arange(4, dtype=np.int32), Quantization((0.25,), (0,)))
+def test_an_lstm_in_8_bits_computes_with_integers() -> None:
+    """Stored numbers are clamped: with a scale of 2^-9, 0.59 is 302 of them."""
+    state, weights = stored(2, 4, dtype="i16", scale=2.0**-9), whole(4, 3)
+    inputs = [stored(2, 3), *[weights] * 4, *[whole(4, 4)] * 4, *[None] * 3]
+    bias = Tensor("b", (4,), "i32", np.array([1, -1, 65536, -65537], np.int32))
     inputs += [*[bias] * 4, None, None, stored(2, 4), state, *[None] * 4]
     y = [stored(2, 4), stored(2, 4), state]
-    graph = decompose(graph_of("lstm_full", *inputs, results=y, cell_clip=1.0, proj_clip=0.5))
-    (_, product, cell, last) = graph.nodes
-    found = graph.constant(product.inputs[2])
-    assert found is not None
-    np.testing.assert_array_equal(found, np.tile(np.arange(4) * 0.25, 4))
-    assert (cell.op, last.op) == ("lstm", "reshape")
-    assert cell.attributes["cell_clip"] == 3 * 0.3
-    assert cell.attributes["projection_clip"] == 0.5
+    given = {"hidden": (2.0**-7, 3.0), "cell_clip": 0.59}
+    graph = decompose(graph_of("lstm_full", *inputs, results=y, **given))
+    assert [node.op for node in graph.nodes][-3:] == ["fully_connected", "lstm", "reshape"]
+    product, cell, last = graph.nodes[-3:]
+    assert product.inputs[2] is None
+    np.testing.assert_array_equal(graph.constant(product.inputs[1]), np.full((16, 3), 127))
+    numbers = graph.constant(cell.inputs[9])
+    assert numbers is not None
+    np.testing.assert_array_equal(numbers[:4, 3] * 65536 + numbers[:4, 7], bias.data)
+    # A factor is a fraction of 31 bits in two parts, times a power of two: 0.25 * 2^12 here.
+    np.testing.assert_array_equal(numbers[:, :3], np.tile([2.0**15, 0, 11], (16, 1)))
+    levels = (0.5, -128.0, 127.0, 3.0, 2.0**15, 0.0, -22.0, 2.0**-9, 6.0, 302.0)
+    assert cell.attributes["stored"] == levels
     assert cell.attributes["time_axis"] == 0 and cell.attributes["gates"] == "ifco"
-    levels = ((0.5, -128.0, 127.0), (0.3, -32768.0, 32767.0))
-    assert tuple(map(tuple, cell.attributes["levels"])) == levels
     assert last.attributes["shape"] == (2, 4)
-    for clip, taken in ((0.59, 0.3), (0.3, 0.3), (0.29, 0.0)):
-        cell = made("lstm_full", *inputs, results=y, cell_clip=clip)[2]
-        assert cell.attributes["cell_clip"] == taken
 
 
 def test_what_lies_in_between_is_not_rounded() -> None:

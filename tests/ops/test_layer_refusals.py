@@ -42,10 +42,22 @@ def full(changed: dict[int, Any] | None = None, outputs: int = 4, **attributes: 
     return asks("lstm_full", *given, results=[y], **attributes)
 
 
-def eight(changed: dict[int, Any] | None = None) -> Asked:
+def eight(
+    changed: dict[int, Any] | None = None, hidden: tuple[float, ...] = (0.5, 0.0), inputs: int = 3
+) -> Asked:
     """Returns the same in 8 bits."""
-    kinds = {0: stored(2, 3), 18: stored(2, 4), STATE: stored(2, 4, dtype="i16")}
-    return full(kinds | (changed or {}))
+    kinds: dict[int, Any] = {0: stored(2, inputs), 18: stored(2, 4)}
+    kinds |= {STATE: stored(2, 4, dtype="i16", scale=2.0**-11)}
+    kinds |= dict.fromkeys(range(1, 5), whole(4, inputs))
+    kinds |= dict.fromkeys(range(5, 9), whole(4, 4))
+    kinds |= dict.fromkeys(range(12, 16), held(4, dtype="i32"))
+    return full(kinds | (changed or {}), hidden=hidden)
+
+
+def whole(*shape: int, scales: int = 1) -> Tensor:
+    """Returns weights of int8, each of them 127."""
+    data = np.full(shape, 127, np.int8)
+    return Tensor("w", shape, "i8", data, Quantization((0.5,) * scales, (0,) * scales))
 
 
 def basic(changed: dict[int, Any] | None = None, **attributes: Any) -> Asked:
@@ -128,6 +140,18 @@ LSTM: list[tuple[Asked, str | None]] = [
     (eight({PROJECTION: held(4, 4)}), "attribute.unsupported"),
     (eight(dict.fromkeys(NORMS, held(4))), "attribute.unsupported"),
     (eight(COUPLED), "attribute.unsupported"),
+    (eight({0: stored(2, 3, dtype="u8")}), "dtype.unsupported"),
+    (eight({12: held(4)}), "dtype.unsupported"),
+    (eight({6: whole(4, 4, scales=4)}), "quantization.unsupported"),
+    (eight(hidden=()), "input.missing"),
+    (eight(hidden=(0.0, 0.0)), "input.missing"),
+    *(
+        (eight({STATE: stored(2, 4, dtype="i16", scale=s)}), "quantization.unsupported")
+        for s in (0.3, 2.0**-8, 2.0**-16)
+    ),
+    (eight({STATE: stored(2, 4, dtype="i16", scale=2.0**-15)}), None),
+    (eight(inputs=1032), None),  # 127 * 128 * 1032 < 2^24
+    (eight(inputs=1033), "shape.too_large"),
     (eight({18: (2, 4)}), "dtype.unsupported"),
     (eight({STATE: stored(2, 4)}), "dtype.unsupported"),
     (eight({18: stored(2, 4, scale=0.25)}), "quantization.mismatch"),
@@ -150,6 +174,10 @@ CELLS: list[tuple[Asked, str | None]] = [
     (cell("lstm", (3, 4), held(4, 4)), "constant.required"),
     (asks("lstm", (3, 2, 16), (16, 4), (2, 4), (2, 4), None, held(4, 4)), "constant.required"),
     (cell("lstm", held(3, 4)), None),
+    (cell("lstm", *[None] * 5, held(16, 8), stored=(0.0,) * 10), None),
+    (cell("lstm", *[None] * 5, held(16, 7), stored=(0.0,) * 10), "constant.required"),
+    (cell("lstm", *[None] * 5, held(16, 8)), "constant.required"),
+    (cell("lstm", stored=(0.0,) * 10), "constant.required"),
     (asks("rnn", (3, 2, 4, 1), held(4, 4), (2, 4)), "rank.unsupported"),
     (asks("rnn", (3, 0, 4), held(4, 4), (0, 4)), "rank.unsupported"),
     (asks("rnn", (2, 3, 4), held(4, 4), (2, 4), time_axis=1), None),

@@ -16,13 +16,15 @@ const THREADS = {{ threads }}u;
 {% endif %}
       for (var k = {{ "whole" if ahead > 1 else "0u" }}; k < p.depth; k++) { a += dot(load_r({{ weights }}k * p.rows + row), {{ state }}[k]); }
 {% endmacro %}
+{% macro started(j) %}{{ "0.0" if stored else "entered(b, t, row" ~ j ~ ")" }}{% endmacro %}
+{% macro ended(j) %}{{ "stored_gate(b, t, row" ~ j ~ ", a" ~ j ~ ")" if stored else "a" ~ j }}{% endmacro %}
 // `own`: rows per thread, which share the elements of the state that they read.
 {% macro gates_of(first, last, state) %}
 {% if own > 1 %}
     for (var start = {{ first }}{{ own }}u * thread; start < {{ last }}; start += {{ own }}u * THREADS) {
 {% for j in range(own) %}
       let row{{ j }} = min(start + {{ j }}u, {{ last }} - 1u);
-      var a{{ j }} = entered(b, t, row{{ j }});
+      var a{{ j }} = {{ started(j) }};
 {% endfor %}
       for (var k = 0u; k < p.depth; k++) {
         let s = {{ state }}[k];
@@ -31,14 +33,14 @@ const THREADS = {{ threads }}u;
 {% endfor %}
       }
 {% for j in range(own) %}
-      gates[row{{ j }}] = a{{ j }};
+      gates[row{{ j }}] = {{ ended(j) }};
 {% endfor %}
     }
 {% else %}
     for (var row = {{ first }}thread; row < {{ last }}; row += THREADS) {
-      var a = entered(b, t, row);
+      var a = {{ started("") }};
 {{ add_products(state) -}}
-      gates[row] = a;
+      gates[row] = {{ ended("") }};
     }
 {% endif %}
 {% endmacro %}
@@ -58,20 +60,26 @@ fn gate(number: u32, q: u32) -> vec4f {
   let at = number * p.units + 4u * q;
   return cut(vec4f(gates[at], gates[at + 1u], gates[at + 2u], gates[at + 3u]), -p.gate_clip, p.gate_clip);
 }
-{% if rounded %}
-// The hosts' 16-bit fixed point, which saturates.
-fn fixed(v: vec4f, scale: f32) -> vec4f { return cut(nearest_units(v, scale), -32768.0, 32767.0) * scale; }
-fn entering(v: vec4f) -> vec4f { return fixed(v, 0x1p-12f); }
-fn part(v: vec4f) -> vec4f { return fixed(v, 0x1p-15f); }
-fn in_state(v: vec4f) -> vec4f { return fixed(v, p.state_scale); }
-fn in_hidden(v: vec4f) -> vec4f {
-  return cut(nearest_units(v, p.hidden_scale), p.hidden_least, p.hidden_most) * p.hidden_scale;
+{% if stored %}
+// `EvalInteger8x8_16` of tensorflow/lite/kernels/lstm_eval.cc: everything is an integer. `hidden` is relative to its zero point.
+fn stored_gate(b: u32, t: u32, row: u32, sum: f32) -> f32 {
+  let entering = load_numbers(2u * row);
+  let again = load_numbers(2u * row + 1u);
+  let bias = i32(entering.w) * 65536i + i32(again.w);
+  let first = cut_16(multiplied(vec4i(i32(entered(b, t, row)) + bias), entering.xyz));
+  return f32(cut_16(first + multiplied(vec4i(i32(sum)), again.xyz)).x);
 }
-{% else %}
-fn entering(v: vec4f) -> vec4f { return v; }
-fn part(v: vec4f) -> vec4f { return v; }
-fn in_state(v: vec4f) -> vec4f { return v; }
-fn in_hidden(v: vec4f) -> vec4f { return v; }
+fn stored_state(before: vec4i, to_forget: vec4f, to_enter: vec4f, content: vec4f) -> vec4f {
+  let kept = shifted(logistic_16(vec4i(to_forget), 3u) * before, vec4u(15u));
+  let added = shifted(logistic_16(vec4i(to_enter), 3u) * tanh_16(vec4i(content), 3u), vec4u(u32(p.state_bits) + 15u));
+  let state = vec4f(cut_16(kept + added));
+  return select(state, clamp(state, vec4f(-p.state_most), vec4f(p.state_most)), p.state_most > 0.0);
+}
+fn stored_hidden(to_leave: vec4f, state: vec4f) -> vec4f {
+  let product = logistic_16(vec4i(to_leave), 3u) * tanh_16(vec4i(state), u32(p.state_bits));
+  let found = multiplied(product, vec3f(p.factor_high, p.factor_low, p.factor_shift));
+  return clamp(vec4f(found) + p.hidden_offset, vec4f(p.hidden_least), vec4f(p.hidden_most));
+}
 {% endif %}
 fn kept_lanes(q: u32, v: vec4f) -> vec4f { return select(vec4f(0.0), v, lanes_below(q, p.units)); }
 {% if normalized %}
@@ -120,13 +128,13 @@ fn normalize(thread: u32, first: u32, count: u32) {
 {% if rectifies %}
 fn rectified(v: vec4f) -> vec4f { return keep_nan(v, max(v, vec4f(0.0))); }
 {% endif %}
-{% if cell == "lstm" %}
+{% if cell == "lstm" and not stored %}
 fn leaving(q: u32, state: vec4f) -> vec4f {
   var to_leave = gate(p.leave, q);
 {% if peephole and not normalized %}
   to_leave += load_extra(2u * p.unit_slices + q) * state;
 {% endif %}
-  return in_hidden(part({{ gate_function }}(entering(to_leave))) * part({{ state_function }}(state)));
+  return {{ gate_function }}(to_leave) * {{ state_function }}(state);
 }
 {% endif %}
 
@@ -142,9 +150,9 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
   let steps = p.steps;
 {% endif %}
 {% macro first(state) %}{{ "select(vec4f(0.0), " ~ state ~ ", steps > 0u)" if lengths else state }}{% endmacro %}
-  for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = {{ first("load_h0(b * p.depth + q)") }}; }
+  for (var q = thread; q < p.depth; q += THREADS) { hidden[q] = {{ first("units_in(load_h0(b * p.depth + q), p.hidden_scale)" if stored else "load_h0(b * p.depth + q)") }}; }
 {% if cell == "lstm" %}
-  for (var q = thread; q < p.unit_slices; q += THREADS) { between[q] = {{ first("load_h0(p.cells + b * p.depth + q)" if joined else "load_c0(b * p.unit_slices + q)") }}; }
+  for (var q = thread; q < p.unit_slices; q += THREADS) { between[q] = {{ first("load_h0(p.cells + b * p.depth + q)" if joined else "units_in(load_c0(b * p.unit_slices + q), p.state_scale)" if stored else "load_c0(b * p.unit_slices + q)") }}; }
 {% endif %}
   workgroupBarrier();
   for (var step = 0u; step < steps; step++) {
@@ -176,11 +184,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     for (var q = thread; q < p.unit_slices; q += THREADS) {
 {% if cell == "lstm" %}
       let before = between[q];
+{% if stored %}
+      let state = stored_state(vec4i(before), gate(p.forget, q), gate(0u, q), gate(p.cell, q));
+{% else %}
       var to_forget = gate(p.forget, q);
 {% if peephole and not normalized %}
       to_forget += load_extra(p.unit_slices + q) * before;
 {% endif %}
-      let kept = part({{ gate_function }}(entering(to_forget)));
+      let kept = {{ gate_function }}(to_forget);
 {% if coupled %}
       let taken = vec4f(1.0) - kept;
 {% else %}
@@ -188,10 +199,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if peephole and not normalized %}
       to_enter += load_extra(q) * before;
 {% endif %}
-      let taken = part({{ gate_function }}(entering(to_enter)));
+      let taken = {{ gate_function }}(to_enter);
 {% endif %}
-      let content = part({{ content_function }}(entering(gate(p.cell, q))));
-      let state = cut(in_state(in_state(kept * before) + in_state(taken * content)), -p.cell_clip, p.cell_clip);
+      let content = {{ content_function }}(gate(p.cell, q));
+      let state = cut(kept * before + taken * content, -p.cell_clip, p.cell_clip);
+{% endif %}
       between[q] = kept_lanes(q, state);
 {% if normalized %}
     }
@@ -200,7 +212,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     for (var q = thread; q < p.unit_slices; q += THREADS) {
       let state = between[q];
 {% endif %}
-      let result = leaving(q, state);
+      let result = {{ "stored_hidden(gate(p.leave, q), state)" if stored else "leaving(q, state)" }};
 {% elif cell == "gru" %}
       let update = {{ gate_function }}(gate(0u, q));
       let result = (vec4f(1.0) - update) * {{ content_function }}(gate(2u, q)) + update * hidden[q];
@@ -228,7 +240,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     workgroupBarrier();
 {% endif %}
     for (var q = thread; q < p.depth; q += THREADS) {
-      store_y(b * p.y_batch + t * p.y_step + q * p.y_slice, epilogue_y(q), hidden[q]);
+      store_y(b * p.y_batch + t * p.y_step + q * p.y_slice, epilogue_y(q), {{ "hidden[q] * p.hidden_scale" if stored else "hidden[q]" }});
     }
   }
 {% if lengths %}
@@ -238,8 +250,8 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     }
   }
 {% endif %}
-  for (var q = thread; q < p.depth; q += THREADS) { store_h(b * p.depth + q, epilogue_h(q), hidden[q]); }
+  for (var q = thread; q < p.depth; q += THREADS) { store_h(b * p.depth + q, epilogue_h(q), {{ "hidden[q] * p.hidden_scale" if stored else "hidden[q]" }}); }
 {% if cell == "lstm" %}
-  for (var q = thread; q < p.unit_slices; q += THREADS) { store_c(b * p.unit_slices + q, epilogue_c(q), between[q]); }
+  for (var q = thread; q < p.unit_slices; q += THREADS) { store_c(b * p.unit_slices + q, epilogue_c(q), {{ "between[q] * p.state_scale" if stored else "between[q]" }}); }
 {% endif %}
 }

@@ -56,9 +56,9 @@ KINDS: Mapping[str, Kind] = {
         (COUNT, "bits block dilations directions groups heads keys kv_heads p rank size strides "
                 "width"),
         (NUMBER, "above alpha beta bias cell_clip cubic_a empty epsilon extrapolation gamma "
-                 "gate_clip greatest high infinite lambd least levels low mantissa negative "
+                 "gate_clip greatest hidden high infinite lambd least low mantissa negative "
                  "not_number overlap positive proj_clip rest "
-                 "roi scale scales softcap unsigned_zero"),
+                 "roi scale scales softcap stored unsigned_zero"),
         (TEXT, "activation cell content_function coordinates gate_function gates method mode "
                "nearest outside places reduction state_function"),
         (STEPS, "inner"),

@@ -12,18 +12,22 @@ y, output, state, with gates in the order input, forget, cell, output, as in
 tensorflow/lite/kernels/lstm_eval.cc. x is [B,I], or [T,B,I] ([B,T,I] with `time_axis` 1); y has P
 in place of I. Without the input gate's operands it is 1 - forget gate. Peepholes, projection, its
 bias and normalizations (which scale the gates before the biases are added) may be absent. With
-`reverse` the last step comes first."""
+`reverse` the last step comes first. Layers over int8 (`integer_lstm`) have an attribute `hidden`:
+scale and zero point that hosts give the output before a projection, also where there is none."""
 
 from __future__ import annotations
 
-from math import floor, prod
+from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, quantization
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, Tensor, quantization
+from tflgpu_plugin.ops import integer_lstm
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Kernel, Lowering, Stores
+from tflgpu_plugin.ops.quantized import factor_numbers
 from tflgpu_plugin.ops.recurrent_weights import in_slices
 from tflgpu_plugin.ops.table import Op
 
@@ -163,12 +167,11 @@ def refuse_full(graph: Graph, node: Node, target: Target) -> Refusal | None:
         return Refusal(
             "input.missing", "An LSTM needs the layer normalization of all its gates together."
         )
-    return _refuse_quantized(graph, node) or _refuse_extents(graph, node)
+    return _refuse_extents(graph, node) or _refuse_quantized(graph, node)
 
 
 def _refuse_quantized(graph: Graph, node: Node) -> Refusal | None:
-    """Refuses 8-bit layers with optional parts, or whose output and state hosts do not quantize
-    so."""
+    """Refuses 8-bit layers with optional parts, and such that hosts do not compute so."""
     x, output, state = (graph.tensors[node.operand(k)] for k in (0, OUTPUT, STATE))
     if not quantization.quantized(x):
         if output.dtype == state.dtype == "f32":
@@ -185,13 +188,18 @@ def _refuse_quantized(graph: Graph, node: Node) -> Refusal | None:
         return Refusal(
             "attribute.unsupported", "Coupled gates of an LSTM in 8 bits are not supported."
         )
-    if not quantization.quantized(output) or state.dtype != "i16":
-        said = "An LSTM in 8 bits needs an output state of 8 bits and a cell state of 16."
-        return Refusal("dtype.unsupported", said)
-    if not quantization.alike(output, graph.tensors[node.outputs[0]]):
-        said = "An LSTM in 8 bits needs one quantization of its output and its output state."
-        return Refusal("quantization.mismatch", said)
-    return None
+    return integer_lstm.refuse(_layer(graph.tensors, node), node.attributes.get("hidden", ()))
+
+
+def _layer(tensors: Mapping[int, Tensor], node: Node) -> integer_lstm.Layer:
+    """Returns the tensors of a layer in 8 bits."""
+
+    def gates(first: int) -> list[Tensor]:
+        return [tensors[node.operand(first + gate)] for gate in range(GATES)]
+
+    others = (tensors[t] for t in (node.operand(OUTPUT), node.operand(STATE), node.outputs[0]))
+    weights, recurrent, biases = map(gates, (INPUT, RECURRENT, BIAS))
+    return integer_lstm.Layer(tensors[node.operand()], weights, recurrent, biases, *others)
 
 
 def _refuse_extents(graph: Graph, node: Node) -> Refusal | None:
@@ -226,27 +234,56 @@ def decompose_full(steps: Decomposition, node: Node) -> bool:
     """Computes the input's part of all gates and steps in one fully connected layer, then
     `lstm`."""
     x, projection = node.operand(), node.inputs[PROJECTION]
+    if quantization.quantized(steps.editor.tensors[x]):
+        return _decompose_integers(steps, node)
     order = "fco" if node.inputs[INPUT] is None else "ifco"
-    flat = len(steps.shape(x)) == 2
-    sequence = steps.reshape(x, (1, *steps.shape(x))) if flat else x
     weights, recurrent, biases = (_gates(steps, node, k, order) for k in (INPUT, RECURRENT, BIAS))
     norm = None
     if node.inputs[NORM + 1] is not None:  # biases are added after the normalization
         norm = steps.number(np.stack([_gates(steps, node, NORM, order), biases]))
-    z = steps.add("fully_connected", sequence, steps.number(weights),
+    z = steps.add("fully_connected", _sequence(steps, x), steps.number(weights),
                   steps.number(biases) if norm is None else None,
                   keep_num_dims=True, activation="none")  # fmt: skip
     inputs = (z, steps.number(recurrent), node.inputs[OUTPUT], node.inputs[STATE],
               _peepholes(steps, node), projection, node.inputs[PROJECTION_BIAS], norm)  # fmt: skip
-    levels, cell_clip = _levels(steps, node), float(node.attributes.get("cell_clip", 0.0))
-    if levels:  # hosts clip the quantized number
-        cell_clip = floor(cell_clip / levels[1].scale) * levels[1].scale
-    attributes: dict[str, Any] = {
-        "levels": levels,
-        "gates": order,
-        "time_axis": 0 if flat else node.attributes.get("time_axis", 0),
-        "cell_clip": cell_clip,
+    clips = {
+        "cell_clip": float(node.attributes.get("cell_clip", 0.0)),
         "projection_clip": node.attributes.get("proj_clip", 0.0),
+    }
+    return _recur(steps, node, inputs, gates=order, **clips)
+
+
+def _decompose_integers(steps: Decomposition, node: Node) -> bool:
+    """Computes the sums over the input in one layer of integers, then `lstm` in 16 bits."""
+    layer = _layer(steps.editor.tensors, node)
+    unit = factor_numbers(quantization.parameters(layer.x)[0], 1.0, 1.0)
+    whole = steps.add("times_factor", node.operand(), numbers=unit)
+    weights, recurrent = (
+        steps.number(np.concatenate([integer_lstm.integers(part) for part in parts]))
+        for parts in (layer.weights, layer.recurrent)
+    )
+    z = steps.add("fully_connected", _sequence(steps, whole), weights, None, keep_num_dims=True,
+                  activation="none")  # fmt: skip
+    clip = float(node.attributes.get("cell_clip", 0.0))
+    inputs = (z, recurrent, node.inputs[OUTPUT], node.inputs[STATE], *[None] * 5,
+              steps.number(integer_lstm.numbers(layer)))  # fmt: skip
+    stored = integer_lstm.stored(layer, node.attributes["hidden"], clip)
+    return _recur(steps, node, inputs, gates="ifco", stored=stored)
+
+
+def _sequence(steps: Decomposition, x: int) -> int:
+    """Returns x as a sequence, which has one step if x is a matrix."""
+    shape = steps.shape(x)
+    return steps.reshape(x, (1, *shape)) if len(shape) == 2 else x
+
+
+def _recur(
+    steps: Decomposition, node: Node, inputs: tuple[int | None, ...], **attributes: Any
+) -> bool:
+    """Adds the recurrent layer with these inputs, which computes the results of the node."""
+    flat = len(steps.shape(node.operand())) == 2
+    attributes |= {
+        "time_axis": 0 if flat else node.attributes.get("time_axis", 0),
         "reverse": node.attributes.get("reverse", False),
     }
     if flat:
@@ -268,18 +305,7 @@ def _gates(steps: Decomposition, node: Node, start: int, order: str) -> Array:
 def _gate(steps: Decomposition, node: Node, position: int) -> Array:
     tensor = steps.editor.tensors[node.operand(position)]
     assert tensor.data is not None
-    if tensor.dtype == "i32" and tensor.quantization is not None:  # biases of quantized layers
-        return quantization.dequantize(tensor.data, tensor.quantization)
     return tensor.data
-
-
-def _levels(steps: Decomposition, node: Node) -> tuple[quantization.Levels, ...]:
-    """Returns the quantization levels of output and state if the model stores them in 8 and 16
-    bits."""
-    held = [steps.editor.tensors[node.operand(k)] for k in (OUTPUT, STATE)]
-    if any(tensor.quantization is None for tensor in held):
-        return ()
-    return tuple(quantization.levels(tensor) for tensor in held)
 
 
 def _peepholes(steps: Decomposition, node: Node) -> int | None:
@@ -299,10 +325,9 @@ def _work_full(graph: Graph, node: Node) -> int:
     return prod(x[:-1]) * weights
 
 
-# Hosts store gates and cell of 8-bit models in 16 bits, rounded at each step.
 ATTRIBUTES = {
     "lstm_basic": "activation cell_clip proj_clip",
-    "lstm_full": "activation cell_clip proj_clip time_axis",
+    "lstm_full": "activation cell_clip hidden[2] proj_clip time_axis",
 }
 OPS = (
     Op(

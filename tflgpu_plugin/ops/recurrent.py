@@ -4,16 +4,16 @@ z is the input's contribution to all gates, biases included, computed by a fully
 over all steps: [T, B, G * D], or [B, T, G * D] with `time_axis` 1, of T steps and D units.
 
 `lstm(z, r[G*D, P], h0[B, P], c0[B, D], peephole[3, D]|None, projection[P, D]|None, projection
-bias[P]|None, norm[2, G*D]|None, lengths|None)` -> y (z's shape with P channels), last hidden [B, P]
-and cell state [B, D]; without a projection P = D. `gates` is the order of the blocks of z and r:
-input, forget, cell, output ("ifco"; "fco": the input gate is 1 - forget gate). Peepholes are those
-of the input, forget and output gate. With `norm` (scale and bias), gate inputs, peepholes included,
-are first normalized over the units to mean 0 and variance 1, and z has no biases. c = f * c + i *
-tanh(cell), h = o * tanh(c). `cell_clip` and `projection_clip` limit c and the projected h,
-`gate_clip` the gate inputs (0: no limit). `levels`, two of (scale, least, most), round h and c to
-these at each step, and intermediate values to the hosts' 16-bit fixed point: gate inputs to 2^-12,
-sigmoid and tanh to 2^-15. `gate_function` (default: logistic), `content_function` of the cell gate
-and `state_function` of c (tanh) may be tanh, relu or logistic.
+bias[P]|None, norm[2, G*D]|None, lengths|None, numbers[G*D, 8]|None)` -> y (z's shape with P
+channels), last hidden [B, P] and cell state [B, D]; without a projection P = D. `gates` is the
+order of the blocks of z and r: input, forget, cell, output ("ifco"; "fco": the input gate is 1 -
+forget gate). Peepholes are those of the input, forget and output gate. With `norm` (scale and
+bias), gate inputs, peepholes included, are first normalized over the units to mean 0 and variance
+1, and z has no biases. c = f * c + i * tanh(cell), h = o * tanh(c). `cell_clip` and
+`projection_clip` limit c and the projected h, `gate_clip` the gate inputs (0: no limit). With
+`stored` and `numbers`, as `integer_lstm` makes them, z and r hold integers, and gates and c are
+computed in 16 bits as in hosts. `gate_function` (default: logistic), `content_function` of the cell
+gate and `state_function` of c (tanh) may be tanh, relu or logistic.
 
 `gru(z, r[3*D, D], h0[B, D], bias[D]|None, lengths|None)` -> y, last h. Blocks update, reset, new
 content; h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r
@@ -56,6 +56,12 @@ MAX_UNITS, MAX_STEPS = 512, 65_535  # units: as many as fit into 16 KiB of workg
 R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7
 GRU_BIAS = 3
 LENGTHS = {"lstm": 8, "gru": 4, "rnn": 3}
+NUMBERS = 9
+# Names of the items of `stored`, as `ops.integer_lstm.stored` makes them.
+STORED = (
+    *("hidden_scale", "hidden_least", "hidden_most", "hidden_offset", "factor_high", "factor_low"),
+    *("factor_shift", "state_scale", "state_bits", "state_most"),
+)
 ACTIVATIONS = ("tanh", "relu", "logistic")
 # Attributes of an LSTM or GRU for its functions, with their defaults, and the functions of kernels.
 FUNCTIONS = {"gate_function": "logistic", "content_function": "tanh", "state_function": "tanh"}
@@ -101,6 +107,13 @@ def _extra(node: Node) -> bool:
     return any(_given(node, position) is not None for position in extra)
 
 
+def _stores(graph: Graph, node: Node, rows: int) -> bool:
+    """Whether an LSTM has neither `stored` nor `numbers`, or both, the latter as a constant."""
+    numbers = graph.constant(_given(node, NUMBERS))
+    shape = None if numbers is None else numbers.shape
+    return shape == ((rows, 8) if "stored" in node.attributes else None)
+
+
 def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
     """Returns steps, batch, units and outputs per step."""
     z = graph.shape(node.operand(0))
@@ -141,6 +154,9 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
         said = f"{name} with lengths takes no projection or normalization, and peepholes only if it"
         return Refusal("input.unsupported", f"{said} has both states in one operand.")
     rows = gate_count(node) * units
+    if node.op == "lstm" and not _stores(graph, node, rows):
+        said = "An LSTM in 16 bits needs constant numbers, 8 for each row of its weights."
+        return Refusal("constant.required", said)
     wanted: list[Shape] = [(directions * rows, outputs), (batch, outputs)]
     if node.attributes.get("packed"):
         wanted[0] = (directions, -(-units // 4), rows, 4)
@@ -195,7 +211,7 @@ def lower(low: Lowering, node: Node) -> None:
         "linear": linear,
         "activation": kernels.EPILOGUE_OPS[node.attributes.get("activation", "tanh")],
         **dict.fromkeys(("peephole", "projection", "joined"), False),
-        **dict.fromkeys(("coupled", "rounded", "normalized"), False),
+        **dict.fromkeys(("coupled", "stored", "normalized"), False),
         "threads": THREADS if low.target.software else GPU_THREADS,
         "ahead": loaded_ahead(low.target, depth),
         "both": _directions(node) > 1,
@@ -298,15 +314,16 @@ def _lstm(
     variant |= {
         "coupled": "i" not in order,
         "joined": _joined(node),
-        "rounded": bool(node.attributes.get("levels")),
+        "stored": "stored" in node.attributes,
         "peephole": peephole is not None or told is not None,
         "projection": projection is not None,
         "normalized": norm is not None,
     }
-    levels = node.attributes.get("levels") or ()
-    for name, rounded in zip(("hidden", "state"), levels, strict=False):
-        keys = (f"{name}_scale", f"{name}_least", f"{name}_most")
-        parameters |= dict(zip(keys, map(float, rounded), strict=True))
+    if "stored" in node.attributes:
+        parameters |= dict(zip(STORED, map(float, node.attributes["stored"]), strict=True))
+        reads["numbers"] = low.constant(
+            node.operand(NUMBERS), "rows", vectors=2 * len(order) * units, pack=np.ascontiguousarray
+        )
     vectors = 3 * slices
     if projection is not None:
         parameters |= {
@@ -365,12 +382,12 @@ def _work(graph: Graph, node: Node) -> int:
 _ALL = "directions gate_clip packed reverse time_axis"
 _ANY = "=logistic|tanh|relu"
 ATTRIBUTES = {
-    "lstm": f"{_ALL} gates=ifco|iofc|fco levels[2][3] " + " ".join(f + _ANY for f in FUNCTIONS),
+    "lstm": f"{_ALL} gates=ifco|iofc|fco stored[10] " + " ".join(f + _ANY for f in FUNCTIONS),
     "gru": f"{_ALL} linear gate_function{_ANY} content_function{_ANY}",
     "rnn": f"{_ALL} activation",
 }
 OPS = tuple(
     Op(name, refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work, kind="product",
        accumulates=False, operands=taken, decompose=decompose)
-    for name, taken in (("lstm", "xxx??????"), ("gru", "xxx??"), ("rnn", "xxx?"))
+    for name, taken in (("lstm", "xxx???????"), ("gru", "xxx??"), ("rnn", "xxx?"))
 )  # fmt: skip
