@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.evaluation import feeds, graphs, nodes, passes, sources
+from conformance.evaluation import feeds, graphs, nodes, passes, sources, totals
 from conformance.evaluation.steps import STEPS
 from conformance.references.truth import REFERENCES
 from tests.support.evaluate import evaluate
@@ -242,3 +242,13 @@ def test_casts_take_stored_numbers() -> None:
                1: Tensor("y", (1,), "i8", quantization=made)}  # fmt: skip
     graph = Graph(tensors, (Node(0, "cast", (0,), (1,)),), (0,), (1,))
     assert evaluate(graph, {0: np.array([1.0])})[1] == [1.5]
+
+
+@pytest.mark.adapter
+def test_parts_have_every_graph_once() -> None:
+    """Processes share the graphs by number."""
+    whole = totals.of_part(("random",), 1, 1, 0)
+    joined = totals.Result()
+    for part in range(3):
+        joined.join(totals.of_part(("random",), 1, 3, part))
+    assert joined == whole and whole.graphs >= 4

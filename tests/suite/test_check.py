@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import re
 import sys
@@ -69,6 +70,11 @@ def test_steps_keep_compiled_python_files(tmp_path: Path, monkeypatch: pytest.Mo
     one = "def test_it(): assert not sys.dont_write_bytecode\n"
     other = "def test_a_child(): subprocess.run([sys.executable, '-c', ASKED], check=True)\n"
     assert ran(tmp_path, code + one + other).state == "ok"
+
+
+def test_collections_leave_out_the_tests_themselves() -> None:
+    """Many tests collect garbage, which would take most of a second among ten thousand tests."""
+    assert gc.get_freeze_count() > 10_000
 
 
 def test_a_step_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
