@@ -23,7 +23,7 @@ from tflgpu_plugin.frontend.reports import (
     TensorReport,
     remember,
 )
-from tflgpu_plugin.importer import arithmetic, loop_layer, partition, symbols
+from tflgpu_plugin.importer import arithmetic, counts, loop_layer, partition, symbols
 from tflgpu_plugin.importer.builder import COUNTED, Builder
 from tflgpu_plugin.importer.node_reader import Default
 from tflgpu_plugin.importer.folding import narrowed
@@ -96,6 +96,7 @@ __all__ = [
     "broadcast",
     "callbacks",
     "clamps",
+    "counts",
     "flat",
     "given_values",
     "kept",

@@ -156,13 +156,14 @@ def decoded(name: str, columns: int, best: bool, width: int = 4) -> NodeCase:
 
 
 def chosen(
-    name: str, boxes: int, columns: int, overlap_of_a_run: Input | None = None, **attributes: Any
+    name: str, boxes: int, columns: int, overlap_of_a_run: Input | None = None,
+    number: Input | None = None, **attributes: Any
 ) -> NodeCase:  # fmt: skip
     usual = {"classes": columns, "count": 9, "least": 0.3, "overlap": 0.5, "rest": -7.0}
     corners = constant(np.random.default_rng(9).uniform(0, 1, (1, boxes, 4)))
     labelled = columns == 1 and not attributes.get("numbered")
     labels = Input((1, boxes, 1), low=0, high=5, step=1) if labelled else None
-    given = (corners, scored(boxes, columns, step=1 / 16), labels, overlap_of_a_run)
+    given = (corners, scored(boxes, columns, step=1 / 16), labels, overlap_of_a_run, number)
     return NodeCase(name, "chosen_boxes", given, usual | attributes, outputs=4)
 
 
@@ -191,4 +192,5 @@ NODES += [
         for columns, low in ((1, 0.2), (5, 0.5), (2, 0.0))
     ),
     chosen("largest_overlap_of_a_run", 70, 2, Input((1,), low=1.0, high=1.0), overlap=None),
+    *(chosen(f"the_first_{n}", 70, 2, None, Input((1,), low=n, high=n)) for n in (0, 1, 41, 70)),
 ]

@@ -144,8 +144,9 @@ def class_boxes(
 
 
 def chosen_boxes(
-    boxes: Array, scores: Array, labels: Array | None, limit: Array | None = None, *, classes: int,
-    count: int, least: float, overlap: float | None, rest: float, numbered: bool = False,
+    boxes: Array, scores: Array, labels: Array | None, limit: Array | None = None,
+    number: Array | None = None, *, classes: int, count: int, least: float, overlap: float | None,
+    rest: float, numbered: bool = False,
 ) -> tuple[Array, ...]:  # fmt: skip
     """Returns boxes, labels, scores and their number, for each of the last columns of scores."""
     made = (
@@ -156,7 +157,8 @@ def chosen_boxes(
     found = np.zeros((classes, 1))
     overlap = overlap if limit is None else float(limit[0])
     for c, column in enumerate(scores[0].T[-classes:]):
-        chosen = _apart(boxes[0], _order(column), count, least, overlap)
+        held = len(column) if number is None else int(number[0])
+        chosen = _apart(boxes[0, :held], _order(column[:held]), count, least, overlap)
         found[c] = len(chosen)
         for k, box in enumerate(chosen):
             label = (box if numbered else c) if labels is None else labels[0, box, 0]

@@ -9,13 +9,14 @@ import numpy as np
 
 from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, asks, integer, larger, needs, smaller
 from tflgpu_plugin.ops import detection
-from tflgpu_plugin.providers import Builder
+from tflgpu_plugin.providers import Builder, counts
 
 from . import narrow_integers
 from .rearranging import joined, part, parts
 
 SMALLEST = 2.0**-126  # kernels compare overlaps with this instead of 0
 MOST_SORTED = 4096  # elements; sorting more takes longer than on the host
+MOST_ROUNDS = 60_000  # of loops that select from counted boxes; software drivers end others
 MOST_COMPARED = 1 << 22  # pairs of elements: a tensor of 16 MiB
 
 
@@ -183,6 +184,15 @@ def _most(e: Builder) -> int:
     return 0 if count is None else smaller(larger(integer(count.flat[0]), 0), e.shape()[1])
 
 
+def _each(e: Builder) -> int:
+    """Returns how many boxes are selected per class at most: as the node says, but of boxes that a
+    run counts only so many as all drivers can in time, since the bound is mostly far above the
+    count."""
+    most, held = _most(e), -(-e.shape()[1] // detection.THREADS)
+    limit = MOST_ROUNDS // (held + 2)
+    return most if e.count is None or most <= limit else limit
+
+
 def _overlap(e: Builder) -> float | int:
     """Returns the largest overlap, or a tensor of it: a run fails for one that is not from 0 to
     1."""
@@ -212,17 +222,22 @@ def _scored(e: Builder, scores: int) -> tuple[int, float]:
 @asks("constant.required")
 def choice(e: Builder) -> bool:
     """Requires a constant max_output_boxes_per_class, an iou_threshold of 0 to 1, and ceil(boxes /
-    256) * (max_output_boxes_per_class + 1) of at most 1,048,576."""
+    256) * (max_output_boxes_per_class + 1) of at most 1,048,576, unless a run counts the boxes."""
     boxes, scores = e.shape(), e.shape(e.x(1))
     if not e.known(e.get(2)) or len(scores) != 3 or boxes != (scores[0], scores[2], 4):
         return False
     fits = not e.known(e.get(3)) or 0 <= e.scalar(3, "", 0.0) <= 1
-    return fits and detection.visits(boxes[1], _most(e)) <= detection.MAX_VISITS
+    return fits and detection.visits(boxes[1], _each(e)) <= detection.MAX_VISITS
+
+
+def among_counted(e: Builder) -> int | None:
+    """Returns `counts.OWN` for a NonMaxSuppression of boxes that were counted with their scores."""
+    return counts.OWN if e.counted_axis(0) == 1 and e.counted_axis(1) == 2 else None
 
 
 def chosen_boxes(e: Builder) -> int:
     """Builds NonMaxSuppression: rows [batch, class, box] of the selected boxes."""
-    batches, classes, each = e.shape()[0], e.shape(e.x(1))[1], _most(e)
+    batches, classes, each = e.shape()[0], e.shape(e.x(1))[1], _each(e)
     bound = batches * classes * each
     if not bound:
         none = part(e, e.x(1), 0, 0, axis=0)
@@ -233,23 +248,36 @@ def chosen_boxes(e: Builder) -> int:
         return e.counted(rows, 0, count)
     boxes = _corners(e) if e.integer("center_point_box") else e.x()
     scores, least = _scored(e, e.transpose(e.x(1), (0, 2, 1)))
-    overlap, chosen, there = _overlap(e), list[int](), list[int]()
+    number = None if e.count is None else e.add("cast", e.count, dtype="f32")
+    overlap, chosen, there, numbers = _overlap(e), list[int](), list[int](), list[int]()
     known = isinstance(overlap, float)
     for batch in range(batches):
         here = [part(e, t, batch, batch + 1, axis=0) for t in (boxes, scores)]
         _, labels, _, found = e.add_many(
-            "chosen_boxes", *here, None, None if known else overlap, classes=classes, count=each,
-            least=least, overlap=overlap if known else None, rest=0.0, numbered=True,
+            "chosen_boxes", *here, None, None if known else overlap, number, classes=classes,
+            count=each, least=least, overlap=overlap if known else None, rest=0.0, numbered=True,
         )  # fmt: skip
         slots = e.reshape(e.numbers(e.counting(each)), (1, each))
         chosen.append(e.reshape(labels, (classes * each,)))
         there.append(e.reshape(e.add("less", slots, found, dtype="bool"), (classes * each,)))
+        numbers.append(e.reshape(found, (classes,)))
     places, count = places_of(e, joined(e, there))
+    if each < _most(e):
+        count = _unless_more(e, count, joined(e, numbers), each)
     box = e.add("cast", e.add("gather", joined(e, chosen), places, axis=0), dtype="i32")
     kind = e.add("floor_mod", e.add("floor_div", places, e.index([each])), e.index([classes]))
     batch = e.add("floor_div", places, e.index([classes * each]))
     columns = [e.reshape(t, (bound, 1)) for t in (batch, kind, box)]
     return e.counted(e.add("concat", *columns, axis=1), 0, count)
+
+
+def _unless_more(e: Builder, count: int, found: int, each: int) -> int:
+    """Returns the count. The run fails, so that the host repeats it, where `each` boxes of a class
+    were found, since there may be more."""
+    full = e.add("greater_equal", found, e.numbers(e.index([each])), dtype="bool")
+    outside = e.add("where", full, e.index([1]), e.index([0]), dtype="i32")
+    ones = e.add("gather", e.index([1]), outside, axis=0, raises=True)
+    return e.add("mul", count, e.add("reduce_max", ones, e.index([0]), keep_dims=True))
 
 
 def _corners(e: Builder) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from tflgpu_plugin.ir import Graph, Node, Tensor
 from tflgpu_plugin.providers import Imported, partition
@@ -23,7 +24,7 @@ class Grouping:
         self.snapshot, self.reading, self.dynamic = snapshot, reading, dynamic
         self.members: dict[frozenset[int], frozenset[int]] = {}
         self._writer = {name: node.id for node in snapshot.nodes for name in node.writes}
-        self._hosts = self._host_graph()
+        self._hosts, self._keeping = self._host_graph(), self._keeping_nodes()
         self._sharing = self._shared_defaults()
         self.divided: set[int] = set()
         self.lists = {name for name, t in reading.ids.items() if t in reading.sequences}
@@ -70,7 +71,8 @@ class Grouping:
         readers of a default are in groups."""
         self.divided = set()
         while True:
-            groups = [set(group) for group in partition.groups(self._hosts, supported)]
+            found = partition.groups(self._hosts, supported, self._keeping)
+            groups = self._sunk([set(group) for group in found])
             leaving = self._leaving(groups)
             misplaced = {node for group in groups for node in self._misplaced(group, leaving)}
             if not misplaced:
@@ -79,6 +81,38 @@ class Grouping:
             if not misplaced:
                 return groups
             supported = supported - misplaced
+
+    def _sunk(self, groups: list[set[int]]) -> list[set[int]]:
+        """Returns the groups with each node of shape arithmetic in the group of its readers, if
+        they are all in one later than where it could run first."""
+        place = {number: k for k, group in enumerate(groups) for number in group}
+        readers: dict[str, set[int | None]] = {name: {None} for name in self.snapshot.outputs}
+        for node in reversed(self.snapshot.nodes):
+            here, wanted = place.get(node.id), set[int | None]()
+            if node.id in self.reading.arithmetic and here is not None:
+                wanted.update(*(readers.get(name, ()) for name in node.writes))
+            if len(wanted) == 1 and (there := wanted.pop()) is not None and there != here:
+                groups[place[node.id]].discard(node.id)
+                groups[there].add(node.id)
+                place[node.id] = there
+            for name in node.reads:
+                readers.setdefault(name, set()).add(place.get(node.id))
+        return [group for group in groups if group]
+
+    def _keeping_nodes(self) -> set[int]:
+        """Returns the nodes that keep a count. Shape arithmetic is among them only with all of its
+        readers, and its readers only with it, since it is in one group with them."""
+        keeping, arithmetic = {*self.reading.keeping}, self.reading.arithmetic
+        readers: dict[str, set[int | None]] = {name: {None} for name in self.snapshot.outputs}
+        for node in self.snapshot.nodes:
+            for name in node.reads:
+                readers.setdefault(name, set()).add(node.id)
+        told = [node for node in self.snapshot.nodes if node.id in arithmetic & keeping]
+        together = [{node.id, *chain(*(readers.get(name, ()) for name in node.writes))}
+                    for node in told]  # fmt: skip
+        while split := [nodes for nodes in together if not nodes <= keeping and nodes & keeping]:
+            keeping.difference_update(*split)
+        return keeping
 
     def _shared_defaults(self) -> list[set[int]]:
         """Returns the nodes that read an input with a default, for each one that several read."""
@@ -143,13 +177,10 @@ class Grouping:
 
     def _host_graph(self) -> Graph:
         numbers = {name: k for k, name in enumerate(self.snapshot.values)}
-        found, ids = self.reading.graph.tensors, self.reading.ids
-        # Groups need to know whether a value is counted, not which tensor has the count.
-        counted = {name for name, t in ids.items() if t in found and found[t].counted}
-        tensors = {
-            k: Tensor(name, (), counted=(0, k) if name in counted else None)
-            for name, k in numbers.items()
-        }
+        # Groups need to know which node counts, not which tensor has the count.
+        first = {node.id: numbers[node.writes[0]] for node in self.snapshot.nodes if node.writes}
+        counted = {name: (0, first[node]) for name, node in self.reading.counted.items()}
+        tensors = {k: Tensor(name, (), counted=counted.get(name)) for name, k in numbers.items()}
         nodes = [
             Node(
                 node.id,

@@ -45,15 +45,15 @@ def dropout(e: Builder) -> list[int | None]:
 
 
 def reshape(e: Builder) -> int:
-    return e.reshape(e.x(), _wanted(e))
+    return e.reshape(e.x(), wanted(e))
 
 
-def _wanted(e: Builder) -> list[int]:
+def wanted(e: Builder) -> list[int]:
     """Returns the shape of a Reshape: 0 keeps an extent unless allowzero is set."""
-    shape, wanted = e.shape(), [integer(n) for n in e.value(1).reshape(-1)]
+    shape, stated = e.shape(), [integer(n) for n in e.value(1).reshape(-1)]
     if e.integer("allowzero"):
-        return wanted
-    return [shape[k] if n == 0 and k < len(shape) else n for k, n in enumerate(wanted)]
+        return stated
+    return [shape[k] if n == 0 and k < len(shape) else n for k, n in enumerate(stated)]
 
 
 def flatten(e: Builder) -> int:
@@ -84,10 +84,10 @@ def unsqueeze(e: Builder) -> int:
 
 
 def transpose(e: Builder) -> int:
-    return e.add("transpose", e.x(), perm=_order(e))
+    return e.add("transpose", e.x(), perm=order(e))
 
 
-def _order(e: Builder) -> tuple[int, ...]:
+def order(e: Builder) -> tuple[int, ...]:
     """Returns the permutation of a Transpose, by default all axes reversed."""
     return e.integers("perm") or tuple(range(e.rank()))[::-1]
 
@@ -117,7 +117,7 @@ def parts(e: Builder, x: int, sizes: Iterable[int], axis: int = -1) -> Iterator[
         start += size
 
 
-def _edges(e: Builder) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
+def edges(e: Builder) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
     """Returns (starts, ends, axes, steps) of a Slice."""
     starts, ends = (e.listed(name, 1 + k) or () for k, name in enumerate(("starts", "ends")))
     axes, steps = e.listed("axes", 3), e.listed("steps", 4)
@@ -144,7 +144,7 @@ def slices(e: Builder) -> int:
     x = e.x()
     rank = e.rank(x)
     ranges = [slice(None)] * rank
-    for start, end, axis, step in zip(*_edges(e), strict=True):
+    for start, end, axis, step in zip(*edges(e), strict=True):
         at = e.axis(axis, rank)
         ranges[at] = bounded(start, end, step, e.shape(x)[at])
     return cut(e, x, ranges)
@@ -248,13 +248,13 @@ KEPT = needs(
 @asks("shape.mismatch", kind=Impossible)
 def left_open(e: Builder) -> bool:
     """Requires no shape with both -1 and 0."""
-    return not (-1 in _wanted(e) and 0 in _wanted(e))
+    return not (-1 in wanted(e) and 0 in wanted(e))
 
 
 ORDERED = needs(
     "attribute.invalid",
     "A perm that is a permutation of all axes.",
-    lambda e: sorted(_order(e)) == [*range(e.rank())],
+    lambda e: sorted(order(e)) == [*range(e.rank())],
 )
 
 
@@ -268,9 +268,9 @@ FLAT = needs(
 @asks("attribute.invalid")
 def edged(e: Builder) -> bool:
     """Requires starts, ends, axes and steps of equal length, each axis once, and no step of 0."""
-    *_, axes, steps = _edges(e)
+    *_, axes, steps = edges(e)
     once = len({axis % max(e.rank(), 1) for axis in axes}) == len(axes)
-    return once and len({*map(len, _edges(e))}) == 1 and 0 not in steps
+    return once and len({*map(len, edges(e))}) == 1 and 0 not in steps
 
 
 PADS = needs(

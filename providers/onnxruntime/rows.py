@@ -9,7 +9,7 @@ from tflgpu_plugin.ir import Condition, HostOp, operands
 from tflgpu_plugin.ops import rows as op_rows, unary
 from tflgpu_plugin.providers import Builder, Default
 
-from . import batched_handlers, narrow_integers
+from . import batched_handlers, kept_counts, narrow_integers
 from .narrow_integers import Row
 
 # Types of quantized operators: of quantized tensors, with those of scales and biases.
@@ -34,7 +34,7 @@ BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 FACTS = (  # of HostOp
     "bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile", "identity", "at_once",
-    "ignores",
+    "ignores", "keeps_count",
 )  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def row(
     for which onnxruntime's CPU provider has kernels; with `rounds` they compute in float32 and
     round. `narrow`: so are integers of 2 and 4 bits, and floats of 8. `unsigned`: so are uint32 and
     uint64, by default of ops that move elements. `at_once` says how the body of a loop computes it
-    in all steps, by default one node of an elementwise op as such. See HostOp for `fragile`."""
+    in all steps, by default one node of an elementwise op as such. See HostOp for `fragile` and
+    `keeps_count`, which elementwise ops have by default."""
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
     small = more.pop("small", False)
@@ -58,6 +59,7 @@ def row(
     facts["unsigned"] = bool(facts.get("unsigned", op in op_rows() and op_rows()[op].moves))
     if by is None and op_rows()[op].kind == "elementwise":
         facts.setdefault("at_once", batched_handlers.elementwise)
+        facts.setdefault("keeps_count", kept_counts.elementwise)
     made = by or declared(**dict(unary.PARAMETERS.get(op, ())) | more)
     if small:
         own = op_rows()[op].types

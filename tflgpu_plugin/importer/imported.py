@@ -111,8 +111,9 @@ class Imported:
     cannot run because of their inputs' shapes, and `impossible` those of them that no host runs.
     `options` are the judge's. `run_values` are guesses at values that runs provide. `open`: extents
     were guessed, too; `contradictions` counts shapes that differ from the host's. `constants` are
-    the results of the model that are known, by their keys, and `sequences` the tensors of values
-    that are lists of tensors."""
+    the results of the model that are known, by their keys. `keeping` are nodes of the host that
+    keep a count, and `counted` has the node that counts for each value that follows from a count
+    (see `importer.counts`). `sequences` has the tensors of values that are lists of tensors."""
 
     model: HostModel
     table: Table
@@ -128,6 +129,8 @@ class Imported:
     open: bool = False
     contradictions: int = 0
     constants: Mapping[str, Tensor] = field(default_factory=dict)
+    keeping: AbstractSet[int] = frozenset()
+    counted: Mapping[str, int] = field(default_factory=dict)
     sequences: Mapping[int, tuple[tuple[int, Tensor], ...]] = field(default_factory=dict)
 
     @property

@@ -7,11 +7,12 @@ imported for any shapes."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported, defect
-from tflgpu_plugin.importer import building, row_conditions, run_values
+from tflgpu_plugin.importer import building, counts, row_conditions, run_values
 from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
@@ -19,7 +20,17 @@ from tflgpu_plugin.importer.model import HostExtent, HostModel, HostNode, Value
 from tflgpu_plugin.importer.plain import Plain, states
 from tflgpu_plugin.importer.state import State, widened
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir import BFLOAT16, HostOp, Impossible, Node, Refusal, Shape, Tensor, Unfit
+from tflgpu_plugin.ir import (
+    BFLOAT16,
+    Array,
+    HostOp,
+    Impossible,
+    Node,
+    Refusal,
+    Shape,
+    Tensor,
+    Unfit,
+)
 from tflgpu_plugin.ops import rows as op_rows
 from tflgpu_plugin.passes.quant.dequantize import known
 
@@ -101,11 +112,28 @@ class _Importer(State):
         results = building.evaluate(builder, (*self.every, *row.conditions))
         if results is None or len(results) < len(host.outputs):
             return False
-        for key, result in zip(host.outputs, results, strict=False):
-            if key is not None:
-                self.ids[key] = self.tensors.add(_constant(self.model.values[key], result))
+        pairs = zip(host.outputs, results, strict=False)
+        named = {key: _constant(self.model.values[key], one) for key, one in pairs if key}
+        self.ids |= {key: self.tensors.add(one) for key, one in named.items()}
+        if counts.follows(builder):
+            self._tell(builder)
         self.arithmetic.add(host.id)
         return True
+
+    def _tell(self, e: Builder) -> None:
+        """Evaluates the node for other counts of the run, too."""
+        values, asked = list[list[Array]](), (*self.every, *e.row.conditions)
+        for given in counts.tried(e):
+            inputs = [None if t is None else self.tensors.add(t) for t in given]
+            with suppress(Unsupported):
+                again = self.builder(e.host, e.row, inputs, e.known_limit)
+                found = building.evaluate(again, asked) or ()
+                values.append([t.data for t in found if t.data is not None])
+        if len(values) == len(counts.TRIED) and all(values):
+            counts.tell(e, [self.ids[key] for key in e.host.writes], values)
+            self.keeping.add(e.host.id)
+        elif self.planned is not None:
+            raise counts.unkept(e)
 
     def _computed(
         self, host: HostNode, inputs: Sequence[int | None], largest: int
@@ -124,6 +152,10 @@ class _Importer(State):
     def _build(self, host: HostNode, row: HostOp, inputs: list[int | None]) -> None:
         builder = self.builder(host, row, inputs)
         run_values.guess(self, builder)
+        most = counts.MOST if self.planned is None else counts.MOST_IN_A_RUN
+        kept = counts.kept(builder)
+        if kept is None and self.planned is not None and counts.follows(builder):
+            raise counts.unkept(builder)
         asked = (*self.every, *row.conditions)
         if row.op:
             asked += (*self.table.kernels, row_conditions.shaped)
@@ -145,6 +177,10 @@ class _Importer(State):
         if len(named) < len(host.writes):
             many = f"{len(host.writes)} outputs of {host.title} are not supported."
             raise Unsupported.of("output.unsupported", many)
+        if kept is not None and counts.mark(builder, kept, [t for _, t in named], most):
+            self.keeping.add(host.id)
+        elif kept is not None and self.planned is not None:
+            raise counts.unkept(builder)
         self._check(builder, named)
         for key, tensor in named:
             stated, table = self.model.values[key], self.tensors.table
@@ -242,6 +278,8 @@ class _Importer(State):
             arithmetic=frozenset(self.arithmetic),
             unfit=frozenset(self.unfit),
             impossible=frozenset(self.impossible),
+            keeping=frozenset(self.keeping),
+            counted=self._counted(),
             run_values=self.run_values,
             contradictions=self.contradictions,
             constants={key: held for key, held in results if held.data is not None},
@@ -250,6 +288,17 @@ class _Importer(State):
                 for made, listed in self.tensors.sequences.items()
             },
         )
+
+    def _counted(self) -> dict[str, int]:
+        """Returns the node that counts, by the values that follow from its count."""
+        makers = {t: node.sources[0] for node in self.nodes for t in node.outputs}
+        table, told = self.tensors.table, self.tensors.told
+        found = {}
+        for key, tensor in self.ids.items():
+            held = table[tensor].counted
+            if held is not None or tensor in told:
+                found[key] = makers[told[tensor].count if held is None else held[1]]
+        return found
 
 
 def judged(found: Imported, judge: Judge) -> Imported:

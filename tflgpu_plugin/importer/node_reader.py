@@ -31,8 +31,9 @@ class NodeReader:
     (float32(50/7) * 7 is 50 in float32 and 49.9999995 in float64). `misinferred`: the host's shape
     inference gives an entirely different shape. `widened`: inputs of bfloat16 were cast to float32
     for the row. `captured` are the tensors of outer values that the node's bodies read, by their
-    keys. With a nonzero `known_limit`, the row adds no nodes, and every result must be a
-    constant of at most that many elements, computed from known values."""
+    keys. `count` is the tensor that counts elements of inputs, if the node keeps the count (see
+    `importer.counts`). With a nonzero `known_limit`, the row adds no nodes, and every result must
+    be a constant of at most that many elements, computed from known values."""
 
     host: HostNode
     row: HostOp
@@ -46,6 +47,7 @@ class NodeReader:
     widened: bool = False
     known_limit: int = 0
     captured: Mapping[str, int] = field(default_factory=dict)
+    count: int | None = None
 
     def has(self, position: int) -> bool:
         """Whether the input is present."""
@@ -83,6 +85,12 @@ class NodeReader:
     def known(self, *tensors: int | None) -> bool:
         """Whether the inputs at these positions, if present, are constants."""
         return all(t is None or self.constant(t) is not None for t in tensors)
+
+    def counted_axis(self, position: int = 0) -> int | None:
+        """Returns the axis of an input along which a run counts its elements, else None."""
+        tensor = self.get(position)
+        held = None if tensor is None else self.tensors.table[tensor].counted
+        return None if held is None else held[0]
 
     def elements(self, tensor: int) -> tuple[int, ...] | None:
         """Returns the tensors of a sequence; None for a tensor, or where they are not known."""

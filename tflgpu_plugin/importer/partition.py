@@ -11,8 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import FOLDED, STORE, Graph, Node, Refusal, counts
+from tflgpu_plugin.ir import FOLDED, STORE, Graph, Node, Refusal, Tensor, counts
 
 # Multiply-adds per second, elements that other ops write per second, bytes per second and overhead
 # of the nominal devices: a mid-range integrated GPU and two CPU cores (2024).
@@ -24,13 +26,16 @@ IO_BYTES_PER_SECOND = 5e9
 SECONDS_PER_RUN = 2e-4
 
 
-def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
+def groups(
+    graph: Graph, supported: Collection[int], keeping: Collection[int] = ()
+) -> list[list[int]]:
     """Returns node ids in convex groups, each in execution order.
 
     Alternates between the two devices, as a host would schedule them: all supported nodes that are
     ready form a partition, then all others that are ready run, and so on. Where only a run
     determines the number of elements of a tensor, nodes that read it are in a later partition,
-    since counts are known when a partition has run."""
+    since counts are known when a partition has run; but not those that keep the count (`keeping`,
+    see `importer.counts`)."""
     producer = graph.producers()
     waiting = list(graph.nodes)
     done: set[int] = set()
@@ -40,7 +45,8 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
         group, rest = list[int](), list[Node]()
         for node in waiting:
             needs = {producer[t].id for t in node.reads if t in producer}
-            ready = needs <= done and not (inside and _counts_first(graph, node, producer, group))
+            later = inside and node.id not in keeping
+            ready = needs <= done and not (later and _counts_first(graph, node, producer, group))
             if (node.id in supported) == inside and ready:
                 group.append(node.id)
                 done.add(node.id)
@@ -58,9 +64,10 @@ def groups(graph: Graph, supported: Collection[int]) -> list[list[int]]:
 def _counts_first(
     graph: Graph, node: Node, producer: Mapping[int, Node], group: Collection[int]
 ) -> bool:
-    """Whether the node reads a tensor of the group whose size only a run determines."""
-    counted = (t for t in node.reads if t in producer and graph.tensors[t].counted)
-    return any(producer[t].id in group for t in counted)
+    """Whether the node reads a tensor whose size the group determines in a run."""
+    held = (graph.tensors[t].counted for t in node.reads if t in producer)
+    counting = (producer.get(each[1]) for each in held if each is not None)
+    return any(maker is not None and maker.id in group for maker in counting)
 
 
 def extract(graph: Graph, ids: Collection[int]) -> Graph:
@@ -75,10 +82,13 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
     # A tensor that is written and is also a constant has a copy in each partition that reads it.
     others = (t for node in graph.nodes if node.id not in ids for t in node.reads)
     elsewhere = {t for t in others if graph.tensors[t].data is None} | set(graph.outputs)
-    inputs = sorted(t for t in read - made - kept if graph.tensors[t].data is None)
-    outputs = sorted(t for t in made if t in elsewhere)
+    elsewhere -= {t.counted[1] for t in graph.tensors.values() if t.counted is not None}
     used = read | made | kept
-    tensors = {t: tensor for t, tensor in graph.tensors.items() if t in used}
+    tensors = _uncounted(
+        {t: tensor for t, tensor in graph.tensors.items() if t in used}, graph, made
+    )
+    inputs = sorted(t for t in read - made - kept if tensors[t].data is None)
+    outputs = sorted(t for t in made if t in elsewhere)
     return replace(
         graph,
         tensors=tensors,
@@ -88,6 +98,23 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
         states=states,
         chained=(),
     )
+
+
+def _uncounted(
+    tensors: Mapping[int, Tensor], graph: Graph, made: Collection[int]
+) -> dict[int, Tensor]:
+    """Returns the tensors of a partition that writes those in `made`. What another one counts has a
+    shape there that the run knows; before, the count is its bound."""
+    pairs = ((t.counted[1], t.shape[t.counted[0]]) for t in graph.tensors.values() if t.counted)
+    bounds = {count: bound for count, bound in pairs if count not in made}
+    found = {}
+    for number, tensor in tensors.items():
+        if tensor.counted is not None and tensor.counted[1] in bounds:
+            tensor = replace(tensor, counted=None)
+        if number in bounds:
+            tensor = replace(tensor, data=np.full(tensor.shape, bounds[number], np.int32))
+        found[number] = tensor
+    return found
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class State:
     but that other nodes compute. `nodes` are the nodes added so far. `refusals`, `arithmetic`,
     `contradictions`, `unfit` and `impossible` are as in `Imported`. `misled` are values whose shape
     the host infers wrongly, and `chained` tensors that follow from constants alone, whether they
-    could be computed or not."""
+    could be computed or not. `keeping` are nodes that keep a count (see `importer.counts`)."""
 
     model: HostModel
     table: Table
@@ -46,6 +46,7 @@ class State:
     contradictions: int = 0
     misled: set[str] = field(default_factory=set)
     chained: set[int] = field(default_factory=set)
+    keeping: set[int] = field(default_factory=set)
     unfit: set[int] = field(default_factory=set)
     impossible: set[int] = field(default_factory=set)
 

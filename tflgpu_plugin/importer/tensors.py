@@ -18,13 +18,23 @@ class TensorId(int):
     mark: object
 
 
+@dataclass(frozen=True)
+class Told:
+    """The values of a tensor for those numbers of the tensor `count` that `importer.counts`
+    tries."""
+
+    count: int
+    values: tuple[Array, ...]
+
+
 @dataclass
 class Tensors:
     """The tensors of a graph that is being built, by id. Ids have this `mark` instead of a
     reference to the table, which would keep constants alive. `shared` are constants by key.
     `offsets` has (another integer, number) for integers that are the sum of these two, and
     `sequences` the tensors of values that are lists of tensors. Those in `stacks` have one tensor,
-    whose first axis counts the tensors of the list."""
+    whose first axis counts the tensors of the list. `told` are integers that follow from a count of
+    the run."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
@@ -33,6 +43,7 @@ class Tensors:
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     sequences: dict[int, tuple[int, ...]] = field(default_factory=dict)
     stacks: set[int] = field(default_factory=set)
+    told: dict[int, Told] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> Graph:

@@ -148,8 +148,10 @@ class HostOp:
     for operators with two operand lists. `fragile`: the host's kernel crashes the process for
     some tensors without elements. `identity`: results have values where inputs have no elements,
     as sums of nothing do. `at_once` computes a node of a loop's body in all steps at once; None
-    where the operator cannot. `ignores` names attributes that may stay unread, in domains without
-    versions (see `Table`), where others that are unread refuse a node."""
+    where the operator cannot. `keeps_count(builder)` returns the axis along which results follow
+    one by one from inputs whose number a run counts, or None (see `importer.counts`). `ignores`
+    names attributes that may stay unread, in domains without versions (see `Table`), where others
+    that are unread refuse a node."""
 
     name: str
     op: str
@@ -177,6 +179,7 @@ class HostOp:
     fragile: bool = False
     identity: bool = False
     at_once: Callable[..., Any] | None = None
+    keeps_count: Callable[..., int | None] | None = None
     ignores: tuple[str, ...] = ()
 
     @property

@@ -1,6 +1,7 @@
 // Non-maximum suppression of TFLite's detection postprocessing: selects boxes in descending order of scores, without boxes that
 // overlap an earlier one. One workgroup per class. Each thread keeps a key for each of its boxes: a higher score has a larger
 // key, and a box that is out has key 0. `notes` holds, for each class, the keys and then the selected boxes.
+// If `among`, only the first boxes are seen, as many as the operand `number` says.
 {% if limited %}
 // The next float above an overlap threshold that is given in the run. Boxes that overlap at least so much are out.
 {% set share = "bitcast<f32>(bitcast<u32>(load_limit(0u)) + 1u)" %}
@@ -28,6 +29,11 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let group = group_id(wid).x;
   let column = p.first + group;
   let keys = group * (p.count + p.wanted);
+  {% if among %}
+  let count = min(p.count, u32(load_number(0u)));
+  {% else %}
+  let count = p.count;
+  {% endif %}
   var last = NONE;
   var taken = 0u;
   for (var n = 0u; n < p.wanted; n++) {
@@ -38,7 +44,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
     workgroupBarrier();
     var best = 0u;
     var box = NONE;
-    for (var i = lane; i < p.count; i += {{ lanes }}u) {
+    for (var i = lane; i < count; i += {{ lanes }}u) {
       var key = 0u;
       if (n == 0u) {
         key = key_of(load_scores(score_at(i, column)));

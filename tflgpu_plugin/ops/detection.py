@@ -8,13 +8,14 @@ boxes to corners, from centres y / scale * h + y and sides exp(h / scale) * h of
 w) (S. Ren and others, "Faster R-CNN", 2015, equation 2). With `best` it also returns the highest of
 the last `classes` scores of each box, and its class (the first of equal ones).
 
-`chosen_boxes(boxes [1, N, 4], scores [1, N, columns], labels [1, N, 1] | None, overlap [1] | None):
-classes, count, least, overlap, rest, numbered` is a non-maximum suppression for each of the last
-`classes` columns: it selects boxes with scores of at least `least`, the best first (of equal ones
-the first), and drops those whose intersection over union with a selected one exceeds `overlap` (an
-attribute, or a positive operand; None: drops none). It returns boxes [classes, count, 4], labels
-(default: the class, or with `numbered` the number of the box) and scores [classes, count], with the
-score `rest` where no box is left, and the number of boxes [classes, 1].
+`chosen_boxes(boxes [1, N, 4], scores [1, N, columns], labels [1, N, 1] | None, overlap [1] | None,
+number [1] | None): classes, count, least, overlap, rest, numbered` is a non-maximum suppression for
+each of the last `classes` columns: it selects boxes with scores of at least `least`, the best first
+(of equal ones the first), and drops those whose intersection over union with a selected one exceeds
+`overlap` (an attribute, or a positive operand; None: drops none). With a `number` it only sees that
+many boxes. It returns boxes [classes, count, 4], labels (default: the class, or with `numbered` the
+number of the box) and scores [classes, count], with the score `rest` where no box is left, and the
+number of boxes [classes, 1].
 
 Without `each`, boxes of all classes suppress each other. With it only boxes of one class do: `each`
 boxes per class are selected, then the best of all. Of equal scores the lower class comes first."""
@@ -163,7 +164,7 @@ def lower(low: Lowering, node: Node) -> None:
     """Records one launch with a workgroup per class."""
     graph, given = low.graph, node.attributes
     _, count, columns = graph.shape(node.operand(1))
-    overlap, (*_, labels, limit) = given["overlap"], (*node.inputs, None, None)[:4]
+    overlap, (*_, labels, limit, number) = given["overlap"], (*node.inputs, *[None] * 3)[:5]
     written = low.geometry(node.outputs[1]).slices
     lanes = THREADS if count > 8 * WORKGROUP else WORKGROUP
     held, ends = (-(-many // lanes) for many in (count, max(written, given["count"])))
@@ -175,6 +176,8 @@ def lower(low: Lowering, node: Node) -> None:
         reads["labels"] = Access(low.stored(labels), 1)
     if limit is not None:
         reads["limit"] = Access(low.stored(limit), 1)
+    if number is not None:
+        reads["number"] = Access(low.stored(number), 1)
     # The kernel drops boxes at or above the limit: the next number above `overlap`.
     above = inf if overlap is None else float(np.nextafter(np.float32(overlap), np.float32(inf)))
     words = given["classes"] * (count + given["count"])
@@ -189,7 +192,7 @@ def lower(low: Lowering, node: Node) -> None:
             {
                 "label": "load_labels(4u * i)" if labels is not None
                 else "f32(i)" if given.get("numbered") else "f32(group)",
-                "lanes": lanes, "limited": limit is not None,
+                "lanes": lanes, "limited": limit is not None, "among": number is not None,
             },
         ),
         node,
@@ -211,5 +214,5 @@ OPS = (
     Op("class_boxes", _fit, box_shapes, lower_boxes, "transcendental", kind="choice",
        operands="xxx"),
     Op("chosen_boxes", _fit, chosen_shapes, lower, "exact", kind="choice",
-       operands="xx??", errors=Errors(choice=1)),
+       operands="xx???", errors=Errors(choice=1)),
 )  # fmt: skip

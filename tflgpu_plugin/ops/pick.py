@@ -158,12 +158,8 @@ def pick_by(steps: Decomposition, node: Node, x: int, columns: Sequence[Any]) ->
 
 
 def outside(steps: Decomposition, node: Node) -> dict[str, bool]:
-    """Returns the attributes that say how indices out of range are treated, as the node has them.
-    If the number of indices is computed, those beyond it are arbitrary, so that none may fail the
-    run."""
-    indices = steps.editor.tensors[node.operand(1)]
-    raises = bool(node.attributes.get("raises")) and indices.counted is None
-    return {"wraps": bool(node.attributes.get("wraps")), "raises": raises}
+    """Returns the node's attributes that say how indices out of range are treated."""
+    return {name: bool(node.attributes.get(name)) for name in ("wraps", "raises")}
 
 
 def rows(steps: Decomposition, indices: int, count: int) -> int:
