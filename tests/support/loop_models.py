@@ -119,6 +119,29 @@ def nested(units: int, deep: int = 2) -> bytes:
     return packed(main, *graphs, condition, _layer(units, True))
 
 
+def passing(units: int) -> bytes:
+    """Returns a loop of two steps that counts only behind a loop in its body, which hands over the
+    outer counter, as it was, with its own."""
+    shape = (1, units)
+    main, body, check, inner = Model(), Model(), Model(), Model()
+    main.output(_loop(main, 1, main.constant(np.array(0, np.int32)), main.input("x", shape)))
+    named = {"condSubgraphIndex": 3, "bodySubgraphIndex": 4}
+    outer, x = body.input("counter", (), "i32"), body.input("x", shape)
+    given = [body.constant(np.array(0, np.int32)), outer, x]
+    made = body.multi_op("WHILE", given, "WhileOptions", named, shapes=[(), (), shape],
+                         dtypes=["i32", "i32", "f32"])  # fmt: skip
+    one, sums = body.constant(np.array(1, np.int32)), {"fusedActivationFunction": "NONE"}
+    more = body.op("ADD", [made[1], one], "AddOptions", sums, dtype="i32")
+    body.output(more, made[2])
+    below = [check.input("counter", (), "i32"), check.constant(np.array(3, np.int32))]
+    check.input("outer", (), "i32"), check.input("x", shape)
+    check.output(check.op("LESS", below, "LessOptions", {}, dtype="bool"))
+    _count(inner)
+    kept, x = inner.input("outer", (), "i32"), inner.input("x", shape)
+    inner.output(kept, dense(inner, x, np.ones((units, units), np.float32) / units))
+    return packed(main, _below(2, shape), body, check, inner)
+
+
 def _below(limit: int, shape: Shape) -> Model:
     """Returns the condition of a loop: its counter is below the limit."""
     graph = Model()

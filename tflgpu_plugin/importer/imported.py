@@ -84,7 +84,8 @@ class Facts:
     are its nodes whose results were known then: exactly these stay folded for any shapes, however
     large. `run_values` are values of inputs that a plan is specialized for; before a run, they are
     guesses. Without a `judge`, nodes that can be imported are not refused. `sequences` has the
-    keys of tensors of inputs that are lists of tensors."""
+    keys of tensors of inputs that are lists of tensors. `inner`: the graph is a step of a loop that
+    is unrolled, so the host reads none of its values."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     symbols: Mapping[str, int] | None = None
@@ -92,6 +93,7 @@ class Facts:
     run_values: Mapping[str, Array] = field(default_factory=dict)
     judge: Judge | None = None
     sequences: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    inner: bool = False
 
     @property
     def symbolic(self) -> bool:

@@ -171,10 +171,12 @@ class _Importer(State):
         if self.planned is not None and host.id in self.planned and not self.facts.symbolic:
             said = f"The result of {host.title} cannot be computed before a run."
             raise Unsupported.of("dynamic.value", said)
+        if self.facts.inner:
+            made = self._without_constants(host, builder, made)
         outputs = _fresh(builder, made)
         pairs = zip(host.outputs, outputs, strict=False)
         named = [(key, t) for key, t in pairs if key and t is not None]
-        if len(named) < len(host.writes):
+        if not self.ids.keys() | dict(named).keys() >= {*host.writes}:
             many = f"{len(host.writes)} outputs of {host.title} are not supported."
             raise Unsupported.of("output.unsupported", many)
         if kept is not None and counts.mark(builder, kept, [t for _, t in named], most):
@@ -187,6 +189,18 @@ class _Importer(State):
             table[tensor] = replace(table[tensor], name=stated.name, dtype=stated.dtype)
             self.ids[key] = tensor
         self._append(host, builder)
+
+    def _without_constants(
+        self, host: HostNode, builder: Builder, made: list[int | None]
+    ) -> list[int | None]:
+        """Sets the results of a node that are constants, as a counter that a loop hands over as it
+        was, and returns the others: None in place of a constant."""
+        known = [t is not None and builder.known(t) for t in made]
+        self.ids |= {
+            key: t for key, t, is_known in zip(host.outputs, made, known, strict=False)
+            if key and t is not None and is_known
+        }  # fmt: skip
+        return [None if is_known else t for t, is_known in zip(made, known, strict=True)]
 
     def _check(self, builder: Builder, named: list[tuple[str, int]]) -> None:
         """Raises Unsupported if a shape stated by the host contradicts the derived one. Ignores

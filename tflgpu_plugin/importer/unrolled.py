@@ -74,7 +74,7 @@ class Steps:
         """Raises Unsupported where the launches of so many nodes take longer than the CPU,
         including what a loop on the CPU costs: the graph is in two parts around it."""
         if not self.e.nodes:
-            raise not_unrolled("they compute nothing on tensors")
+            raise not_unrolled("none of its steps has work for the GPU")
         self._check(len(self.e.nodes), self._effort(self.e.nodes))
 
     def _effort(self, nodes: Sequence[Node]) -> Effort:
@@ -109,7 +109,8 @@ class Steps:
         whole = model.loosened(held)
         rows = replace(self.e.table, asks_runs=False)
         lists = self._lists(held)
-        facts = Facts(shapes, sequences={key: tuple(parts) for key, parts in lists.items()})
+        sequences = {key: tuple(parts) for key, parts in lists.items()}
+        facts = Facts(shapes, sequences=sequences, inner=True)
         for parts in lists.values():
             given |= {key: _element(key, table[t]) for key, t in parts.items()}
         found = import_(replace(whole, values={**whole.values, **given}), rows, facts)

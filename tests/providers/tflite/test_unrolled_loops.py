@@ -52,8 +52,9 @@ def test_a_loop_around_a_layer(host: str) -> None:
 @pytest.mark.parametrize(
     ("model", "op"),
     [(loop_models.nested(16, deep=4), "WHILE"), (loop_models.choosing(16), "WHILE"),
-     (loop_models.around(16, branch=True), "WHILE"), (loop_models.branching(16), "IF")],
-    ids=["four loops", "both branches", "a branch", "a branch alone"],
+     (loop_models.around(16, branch=True), "WHILE"), (loop_models.branching(16), "IF"),
+     (loop_models.passing(16), "WHILE")],
+    ids=["four loops", "both branches", "a branch", "a branch alone", "a counter that passes"],
 )  # fmt: skip
 def test_loops_and_branches_in_loops(model: bytes, op: str, kernels: str, host: str) -> None:
     """Their graphs are planned with the counters of all loops around them, and hold no node of
