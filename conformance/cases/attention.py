@@ -49,6 +49,9 @@ Q, K = (2, 3, 7, 16), (2, 3, 9, 16)
 CAUSAL = np.where(np.tri(7, 9, dtype=bool), 0, -inf)
 CAUSAL_FROM_1 = np.where(np.tri(7, 9, -1, dtype=bool), 0, -inf)
 SEEN = np.where(np.tri(3, 530, 300, dtype=bool), 0, -inf)
+# The first query sees the last key alone, the second one none, the third most.
+SEEN_OF_MOST = np.where(np.stack([np.arange(1090) > a for a in (1088, 1089, 39)]), 0, -inf)
+NAN_OF_MOST = np.where(np.eye(3, 1090, 1000, dtype=bool), np.nan, 0)
 NODES = [
     *(case(f"remainder_{n}", (2, 2, 4 + n, 8 + n), (2, 2, 8 + n, 8 + n)) for n in range(4)),
     *(case(f"width_{n}", (1, 2, 5, 12), (1, 2, 6, 12), n)
@@ -66,6 +69,16 @@ NODES = [
     case("many_keys_mask", (1, 2, 3, 8), (1, 2, 530, 8), mask=SEEN),
     case("many_keys_nothing", (1, 2, 3, 8), (1, 2, 520, 8), mask=np.full((3, 520), -inf),
          empty=0.0),
+    # As many teams of threads as a workgroup has, each with one or two blocks of keys.
+    case("most_keys", (2, 4, 1, 12), (2, 2, 1100, 12), 36, low=-4.0),
+    case("most_keys_wide", (1, 4, 1, 20), (1, 2, 1060, 20), 132, low=-4.0),
+    case("most_keys_mask", (1, 4, 3, 8), (1, 2, 1090, 8), mask=SEEN_OF_MOST, empty=0.0),
+    case("most_keys_nan", (1, 4, 3, 8), (1, 2, 1090, 8), mask=NAN_OF_MOST),
+    case("most_keys_window", (1, 1, 2, 8), (1, 1, 1100, 8), causal=True, past=1050, window=99),
+    case("most_keys_lengths", (3, 4, 1, 8), (3, 2, 1100, 8), lengths=(1, 0, 1077), empty=0.0,
+         softcap=2.0),
+    of_odd(case("most_keys_mends", (1, 4, 3, 12), (1, 2, 1090, 12), empty=0.0, mends=True,
+                mask=NAN_OF_MOST)),
     *(case(f"many_rows_{n}", (n, 8, 512, 8), (n, 8, 5, 8)) for n in (1, 4)),
     case("tiles_of_queries", (1, 2, 50, 8), (1, 2, 9, 8)),
     case("rows_of_64", (1, 1, 64, 64), (1, 1, 64, 64)),

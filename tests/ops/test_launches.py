@@ -247,6 +247,10 @@ def test_the_other_direction_begins_at_half_of_the_batch() -> None:
         # 4 rows that share keys: one each, and 256 keys for as many eights as have a block of 32
         ((1, 32, 1, 128), (1, 8, 256, 128), (1, 8, 32), (4, 1, 1)),
         ((1, 32, 1, 128), (1, 8, 255, 128), (1, 4, 32), (4, 1, 1)),
+        # at most 32 eights, and with more slices of a result as many as fit into 16 KiB
+        ((1, 32, 1, 64), (1, 8, 512, 64), (1, 16, 32), (4, 1, 1)),
+        ((1, 32, 1, 64), (1, 8, 4096, 64), (1, 32, 32), (4, 1, 1)),
+        ((1, 32, 1, 128), (1, 8, 4096, 128), (1, 16, 32), (4, 1, 1)),
         ((1, 8, 255, 64), (1, 8, 256, 64), (1, 2, 1020), (8, 1, 32)),
         ((1, 8, 255, 64), (1, 8, 63, 64), (1, 1, 510), (8, 1, 32)),
     ],
@@ -259,18 +263,18 @@ def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None
         found = launch.variant["rows"], launch.variant["teams"], launch.workgroups[0]
         assert found == wanted
         assert launch.variant["ahead"] == (1 if target.software else 4)
-        lanes = 64 if target.software or found[1] == 8 else 32
+        lanes = 64 if target.software else max(32, 8 * found[1])
         assert launch.variant["lanes"] == lanes  # eights go together, up to a subgroup's lanes
         wide = replace(target, least_subgroup=64)
         (launch,) = lowered(wide, "attention", q, k, k, scale=1.0).launches
         rows, parts = launch.variant["rows"], launch.variant["parts"]
-        assert launch.variant["lanes"] == 64
-        assert launch.workgroups[0] * 64 == found[2] * lanes
+        assert launch.variant["lanes"] == max(64, lanes)
+        assert launch.workgroups[0] * max(64, lanes) == found[2] * lanes
         wanted = 1 if target.software or rows * parts >= 8 else 2 if rows > 1 else 4
         assert launch.variant["ahead"] == wanted
     (launch,) = lowered(GPU, "attention", (1, 32, 1, 128), (1, 8, 512, 128), (1, 8, 512, 128),
                         scale=1.0).launches  # fmt: skip
-    assert launch.variant["teams"] == 1  # which exchange by shuffle
+    assert (launch.variant["teams"], launch.variant["shared"]) == (16, False)
 
 
 @pytest.mark.parametrize(

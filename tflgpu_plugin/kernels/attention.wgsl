@@ -15,7 +15,7 @@
 //   shared   invocations exchange values by shuffle (attention_shuffle.wgsl), otherwise in workgroup memory
 //            (attention_memory.wgsl)
 //   teams    groups of 8 invocations that split the blocks of keys of the same rows among them and combine their results at the
-//            end (1 unless `shared`)
+//            end
 //   ahead    slices of keys that are loaded before they are multiplied; of the values, twice as many
 //
 // Registers are few: with 4 rows of heads of 64, Intel's GPUs have none left. So values are kept from one loop to the next only
@@ -25,6 +25,7 @@
 // them: there is less to compile, and some drivers do not cache a kernel of the unrolled length.
 @each n in PARTS, r in ROWS;
 @if TEAMS > 1 {
+@let AT_ONCE = TEAMS if TEAMS < 8 else 8;
 var<workgroup> peaks: array<f32, LANES>;
 var<workgroup> totals: array<f32, LANES>;
 var<workgroup> results: array<vec4f, LANES * PARTS>;
@@ -50,7 +51,8 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
   let lane = lid % 8u;
   @if SHARED: let base = sid & ~7u;
   @if !SHARED: let base = lid - lane;
-  let group = wi.x * (LANES / (8u * TEAMS)) + lid / (8u * TEAMS);
+  @if LANES == 8 * TEAMS: let group = wi.x;
+  @if LANES != 8 * TEAMS: let group = wi.x * (LANES / (8u * TEAMS)) + lid / (8u * TEAMS);
   let team = lid / 8u % TEAMS;
   let tile = group % p.tiles;
   let kv_head = group / p.tiles % p.kv_heads;
@@ -85,12 +87,11 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
   @for r in 1..ROWS {
   own = select(own, q[r], lane % ROWS == r);
   }
-  let stop = end;
+  for (var start = begin + team * 32u; start < end; start += 32u * TEAMS) {
 } @else {
-  begin = 0u;  // all invocations run the same iterations, because the loop has barriers
-  let stop = p.keys;
+  for (var turn = 0u; turn < p.keys; turn += 32u * TEAMS) {  // the same for all invocations: the loop has barriers
+    let start = turn + team * 32u;
 }
-  for (var start = begin + team * 32u; start < stop; start += 32u * TEAMS) {
     let key = start + 4u * lane;
     var s[r] = vec4f(0.0);
     let near = min(key, p.keys - 1u);
@@ -176,20 +177,27 @@ var<workgroup> results: array<vec4f, LANES * PARTS>;
     var whole_sum = total(sum[0], base, lid);
     let own_y[n] = y[n][0];
 @if TEAMS > 1 {
-    workgroupBarrier();
     peaks[lid] = peak[0];
-    totals[lid] = whole_sum;
-    results[LANES * n + lid] = own_y[n];
-    var joined[n] = vec4f(0.0);
     workgroupBarrier();
     let first_lane = lid / (8u * TEAMS) * (8u * TEAMS) + lane;
     var top = peak[0];
-    for (var other = first_lane; other < first_lane + 8u * TEAMS; other += 8u) { top = max(top, peaks[other]); }
+    for (var other = first_lane; other < first_lane + 8u * TEAMS; other += 8u * AT_ONCE) {
+  @for t in AT_ONCE {
+      top = max(top, peaks[other + 8u * t]);
+  }
+    }
+    let weight = exp(peak[0] - top);
+    totals[lid] = weight * whole_sum;
+    results[LANES * n + lid] = weight * own_y[n];
+    workgroupBarrier();
     whole_sum = 0.0;
-    for (var other = first_lane; other < first_lane + 8u * TEAMS; other += 8u) {
-      let weight = exp(peaks[other] - top);
-      whole_sum += weight * totals[other];
-      joined[n] += weight * results[LANES * n + other];
+    var joined[n] = vec4f(0.0);
+    let joins = select(0u, 8u * TEAMS, team == 0u);  // the first team stores the results
+    for (var other = first_lane; other < first_lane + joins; other += 8u * AT_ONCE) {
+  @for t in AT_ONCE {
+      whole_sum += totals[other + 8u * t];
+      joined[n] += results[LANES * n + other + 8u * t];
+  }
     }
   @for r in ROWS - 1 {
     peak[r] = peak[r + 1];

@@ -1,6 +1,7 @@
 // Exchange of values among the 8 invocations that share rows in attention.wgsl: by subgroup shuffle.
 fn shared_query(own: vec4f, at: u32, base: u32, r: u32) -> vec4f {  // the query of row r: invocation r has loaded it
-  return subgroupShuffle(own, base + r);
+  @if ROWS > 1: return subgroupShuffle(own, base + r);
+  @if ROWS == 1: return own;
 }
 fn largest(value: f32, base: u32, lid: u32, r: u32) -> f32 {
   let pairs = max(value, subgroupShuffleXor(value, 1u));

@@ -52,6 +52,7 @@ FLOAT_KEYS = ("nvidia",)
 MOST_ROWS = 4  # on GPUs: they use less than half of the registers
 SOFTWARE_ROWS = 8
 BLOCK = 32  # keys
+MAX_THREADS, WORKGROUP_BYTES = 256, 16_384  # of a workgroup, on every device
 
 
 def _operands(node: Node) -> list[int]:
@@ -171,8 +172,8 @@ class Attention(NamedTuple):
     def teams(self) -> int:
         """Returns how many teams of 8 threads share the keys of a tile; 1 if sharing does not
         pay."""
-        tiles = -(-self.rows // self.together)
-        return _teams(self.low.target, tiles * self.outer, self.k[2])
+        tiles, parts = -(-self.rows // self.together), _parts(self.v[3])[0]
+        return _teams(self.low.target, tiles * self.outer, self.k[2], self.together, parts)
 
 
 def _operands_of(a: Attention) -> tuple[dict[str, Access], dict[str, object]]:
@@ -253,7 +254,7 @@ def _lower(a: Attention, teams: int) -> None:
 FORMS = Forms(
     Attention.of,
     (
-        Form("attention_teams", lambda a: a.low.target.shuffles,
+        Form("attention_teams", lambda a: a.low.target.teams,
              lambda a: _lower(a, max(2, a.teams)), lambda a: a.teams > 1),
         Form("attention_tiles", always, lambda a: _lower(a, 1)),
     ),
@@ -308,16 +309,17 @@ def most_ahead(target: Target, rows: int, parts: int, wanted: int) -> int:
 
 
 @chooses
-def _teams(target: Target, tiles: int, keys: int) -> int:
+def _teams(target: Target, tiles: int, keys: int, rows: int, parts: int) -> int:
     """Returns how many teams of 8 threads share the keys of a tile: a power of two, above 1 if the
-    tiles leave most of a GPU idle and each team still has a block of keys."""
+    tiles leave most of a GPU idle, each team still has a block of keys, and what the teams exchange
+    fits into workgroup memory."""
     found = 1
-    if target.software or not target.shuffles:
+    if target.software:
         return found
+    exchanged = 2 * 4 + 16 * parts + (0 if target.shuffles else (4 + 16) * rows)  # bytes, a thread
+    most = min(MAX_THREADS, WORKGROUP_BYTES // exchanged) // LANES
     while (
-        found < WORKGROUP // LANES
-        and tiles * LANES * found < WAITING_THREADS
-        and keys >= 2 * BLOCK * found
+        2 * found <= most and tiles * LANES * found < WAITING_THREADS and keys >= 2 * BLOCK * found
     ):
         found *= 2
     return found
