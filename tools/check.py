@@ -44,6 +44,11 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 # files are kept, also where the machine's settings forbid it: tests start hundreds of processes,
 # and each would compile every module again, for a second or more.
 EVERYWHERE = {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": ""}
+# Mesa's software driver makes code without LLVM's optimizations, in a third of the time, which is
+# most of what these steps take on a machine without its cache. The answers are the same to the bit.
+UNOPTIMIZED = {"GALLIVM_PERF": "nopt"}
+# The steps whose long part, `rest`, runs so; `daily` and the networks run optimized code.
+COMPILING = ("quick", "litert")
 # No driver file: these tests must pass without an adapter.
 NO_ADAPTER = {"VK_ICD_FILENAMES": os.devnull, "VK_DRIVER_FILES": os.devnull}
 
@@ -64,7 +69,9 @@ class Step:
         """Returns the step as this part of the steps has it, or None."""
         if self.part == "both" and part in SHARES:
             shared = ("-p", "tools.share", "--share", SHARES[part])
-            return replace(self, command=(*self.command, *shared))
+            lighter = UNOPTIMIZED if part == "rest" and self.name in COMPILING else {}
+            environment = self.environment | lighter
+            return replace(self, command=(*self.command, *shared), environment=environment)
         return self if part in ("", self.part) else None
 
 

@@ -72,6 +72,17 @@ def test_steps_keep_compiled_python_files(tmp_path: Path, monkeypatch: pytest.Mo
     assert ran(tmp_path, code + one + other).state == "ok"
 
 
+def test_daily_runs_the_code_that_users_get() -> None:
+    """Where the long part compiles without optimizations, the same step of every day does not."""
+    lighter = [
+        s for s in check.steps() if (rest := s.of("rest")) and "GALLIVM_PERF" in rest.environment
+    ]
+    assert {step.name for step in lighter} == {*check.COMPILING}
+    for step in lighter:
+        daily = step.of("daily")
+        assert daily is not None and daily.environment == step.environment
+
+
 def test_collections_leave_out_the_tests_themselves() -> None:
     """Many tests collect garbage, which would take most of a second among ten thousand tests."""
     assert gc.get_freeze_count() > 10_000
