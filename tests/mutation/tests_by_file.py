@@ -323,7 +323,12 @@ TESTS: dict[str, Sequence[str]] = {
     "folding": ("test_constant_operators", *READ),
     "offsets": ("test_offsets",),
     "subgraph": ("test_subgraph", "test_run_values", *_TFLITE),
-    "run_values": ("test_run_values", "test_ort_changing_values", "test_ort_run_values"),
+    "run_values": (
+        "test_run_values",
+        "test_run_ranges",
+        "test_ort_changing_values",
+        "test_ort_run_values",
+    ),
     **dict.fromkeys(("loop_body", "loop_values"), ("test_loop_layer", "test_recurrent_loops")),
     "loop_layer": ("test_recurrent_loops",),
     "symbols": (
