@@ -184,7 +184,7 @@ def frozen(value: object) -> object:
 @cache
 def _library() -> Mapping[str, str]:
     """Returns the functions of the library's files by name, without comments."""
-    text = "".join(body(name, ()) for name in ("math", "numbers", "floats", "bytes"))
+    text = "".join(body(name, ()) for name in ("math", "numbers", "short", "floats", "bytes"))
     starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
     ends = [start for start, _ in starts[1:]] + [len(text)]
     whole = zip(starts, ends, strict=True)
