@@ -53,6 +53,22 @@ def test_two_runs_of_eight_products_go_on_in_float32() -> None:
     assert "c0_0 = fma(" not in text
 
 
+@pytest.mark.parametrize(
+    ("channels", "side", "ahead", "stage"), [(16, 256, 8, 16), (24, 256, 4, 8), (16, 128, 8, 16)]
+)
+def test_two_runs_are_loaded_together_where_lanes_wait_for_workgroup_memory(
+    channels: int, side: int, ahead: int, stage: int
+) -> None:
+    """Unless iterations would be left over at the end: 24 channels are 12 iterations. Few threads
+    do so in float32, too. A stage has two rows at least."""
+    nvidia = replace(NATIVE, vendor="nvidia", tuning=DIRECT)
+    plan = compiler.compile(chain(channels, side), nvidia)
+    (text,) = (p.wgsl for p in plan.pipelines if "h0_0" in p.wgsl)
+    assert f"k += {ahead}u" in text
+    assert f"var<workgroup> tile: array<array<Vector, {8 * ahead}u>, {stage // ahead}>;" in text
+    assert np.uint32(stage).tobytes() in plan.uniforms
+
+
 def test_weights_that_are_shuffled_are_multiplied_in_float32() -> None:
     target = replace(NATIVE, subgroup_size=32, tuning={"weights": "shuffle"})
     assert set(added(compiler.compile(layers(), target))) == {"float"}
@@ -267,6 +283,27 @@ def test_the_second_run_is_added_to_the_first_in_float16() -> None:
     whole, lost = product(np.ones((1, 5, 1, 64), np.float32), w)
     np.testing.assert_array_equal(whole, np.full((1, 5, 1, 8), 2050.0))
     np.testing.assert_array_equal(lost, np.full((1, 5, 1, 8), 2048.0))
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("channels", [64, 72, 40])
+def test_two_runs_are_added_in_float16_with_weights_in_workgroup_memory(channels: int) -> None:
+    """72 and 40 channels are 36 and 20 iterations, so that each run is added in float32. Stages are
+    of 16 and 8 iterations; the last number is in the last stage."""
+    n = Net()
+    w = np.zeros((16, 1, 1, channels), np.float32)
+    w[:, 0, 0, 0], w[:, 0, 0, 8:16], w[:, 0, 0, 16], w[:, 0, 0, -1] = 2048, 0.125, 1, 4
+    graph = n.graph(n.op("conv_2d", n.input((1, 1, 9, channels)), n.constant(w), None, **HOW))
+    tuning = {"half": "native", "weights": "memory", "tile": "1x4"}
+    target = replace([*targets()][-1], vendor="nvidia", tuning=tuning)
+    with half_cases.everything():
+        plan = compiler.compile(graph, target)
+    assert added(plan) == ["half"]
+    device = adapter.open_device(adapter.select(None))
+    x = np.ones((1, 1, 9, channels), np.float32)
+    (got,) = Instance(Program(plan, device.handle, device.pipelines)).run([x])
+    lost = 2 if channels == 64 else 0
+    np.testing.assert_array_equal(got, np.full((1, 1, 9, 16), 2054.0 - lost))
 
 
 @pytest.mark.adapter

@@ -329,10 +329,9 @@ class Assembly:
             gx, gy, gz = launch.workgroups
             parameters |= {"folded": folded, "groups_x": gx, "groups_y": gy}
             parameters["groups_total"] = gx * gy * gz
-        variant = dict(launch.variant)
         if place in self.products:
-            variant["run"] = half_products.RUN
-            parameters["unscale"] = 2.0 ** -self.products[place]
+            launch = half_products.in_float16(launch, self.products[place])
+        variant = dict(launch.variant)
         if variant.get("eights"):
             weights = next(source for operand, source in launch.operands if operand.name == "w")
             variant["eights"] = self._eights(weights)

@@ -13,7 +13,9 @@ per term. `precision` decides for how many layers the outputs tolerate this."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from math import frexp
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import error_sensitivity, precision
 from tflgpu_plugin.compile.precision import Memory
 from tflgpu_plugin.ir import Array, Node, Pack
+from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 
 RUN = 8  # terms that are added sequentially
@@ -79,6 +82,28 @@ def chosen(
     return {
         place: shift(both[place].data) for place in sorted(left) if both[place].key not in other
     }
+
+
+def in_float16(launch: Launch, power: int) -> Launch:
+    """Returns a launch that multiplies in float16, with weights scaled by 2 to the power. Workgroup
+    memory holds at least two rows of weights: the index of an only row would be a constant, and the
+    same in all lanes."""
+    variant: dict[str, Any] = dict(launch.variant)
+    parameters: dict[str, Any] = dict(launch.parameters)
+    variant["run"], parameters["unscale"] = RUN, 2.0**-power
+    if variant["memory"]:
+        variant["ahead"] = ahead = _ahead(variant, parameters["steps"])
+        variant["stage"] = parameters["stage"] = max(variant["stage"], 2 * ahead)
+    return replace(launch, variant=variant, parameters=parameters)
+
+
+@chooses
+def _ahead(variant: Mapping[str, Any], steps: Any) -> int:
+    """Returns for how many iterations inputs are loaded together: for twice as many as in float32
+    if two runs are complete only then, and no more of the `steps` are left over at the end."""
+    ahead: int = variant["ahead"]
+    short = 1 < ahead <= RUN // variant["step"]
+    return 2 * ahead if short and steps % (2 * ahead) == steps % ahead else ahead
 
 
 def widened(low: Lowering, halved: Collection[int]) -> set[object]:
