@@ -100,7 +100,8 @@ def test_results_are_the_same_to_the_bit(
     if lack:
         monkeypatch.setattr(byte_storage, lack, {"VECTOR": 0, "FOLDED": 64}[lack])
     assert len(np.unique(expected)) > 50
-    for target in (own, replace(own, software=False, vendor="unknown")):
+    hardware = replace(own, software=False)
+    for target in (own, *(replace(hardware, vendor=name) for name in ("unknown", "nvidia"))):
         bytes_ = replace(target, tuning=BYTES)
         plan = compiler.compile(graph, bytes_)
         assert labels(plan).count("unary") == (3 if lack else 0)
@@ -124,6 +125,35 @@ def test_weights_of_several_stages_pass_through_workgroup_memory(outputs: int, l
         if any(word in each.wgsl for each in plan.pipelines)
     )  # fmt: skip
     assert np.array_equal(results(plan, value), results(compiler.compile(graph, own), value))
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+@pytest.mark.parametrize("shape", [(1, 200), (3, 200), (2, 3, 1, 37)])
+def test_few_rows_on_nvidia(dtype: str, shape: tuple[int, ...]) -> None:
+    """Layers of few rows use workgroups of 32 lanes there, and threads of few results one slice."""
+    own = adapter.open_device(adapter.select(None)).target
+    b, unsigned = Net(), dtype == "u8"
+    kind, zero = np.dtype("uint8" if unsigned else "int8"), 133 if unsigned else 5
+    limits = np.iinfo(kind)
+    x = b.input(shape, dtype, Quantization((0.05,), (zero,)))
+    data = b.random.integers(limits.min, limits.max + 1, (45, shape[-1])).astype(kind)
+    weights = b.constant(data, dtype, Quantization((0.01,), (140 if unsigned else 0,)))
+    bias = b.random.integers(-999, 999, 45).astype(np.int32)
+    sums = b.constant(bias, "i32", Quantization((0.01 * 0.05,), (0,)))
+    made = Tensor("", (), dtype, None, Quantization((0.5,), (zero - 9,)))
+    keep = {"keep_num_dims": len(shape) > 2}
+    graph = b.graph(b.op("fully_connected", x, weights, sums, made=made, **keep))
+    value = b.random.integers(limits.min, limits.max + 1, shape).astype(kind)
+    plain = compiler.compile(graph, own)
+    for more in ({}, {"serial": "16"}):
+        target = replace(own, software=False, vendor="nvidia", tuning=BYTES | more)
+        plan = compiler.compile(graph, target)
+        texts = [plan.pipelines[d.pipeline].wgsl for d in plan.dispatches if d.label == "conv"]
+        assert texts and all("dot4I8Packed" in text for text in texts)
+        assert all("@workgroup_size(32)" in text for text in texts)
+        assert np.array_equal(results(plan, value), results(plain, value))
+    assert len(np.unique(results(plain, value))) > 20
 
 
 @pytest.mark.adapter

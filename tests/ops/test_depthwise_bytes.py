@@ -61,6 +61,27 @@ def test_a_layer_between_others_reads_and_stores_bytes() -> None:
     assert "requantized_small_sums(" in text
 
 
+@pytest.mark.parametrize(
+    ("window", "dtype", "words"),
+    [
+        ("rows", "i8", ("row_of_dots(",)),
+        ("strided rows", "u8", ("row_of_dots(", "byte_sums(")),
+        ("dilated rows", "u8", ("unsigned_numbers(",)),
+        ("span", "i8", ("unsigned_numbers(",)),
+    ],
+)
+def test_nvidia_multiplies_words_of_windows_of_three(
+    window: str, dtype: str, words: tuple[str, ...]
+) -> None:
+    """Weights of uint8 around 140 need the sums of bytes, too."""
+    target = replace(GPU, vendor="nvidia", subgroup_size=32)
+    plan = compiler.compile(network(window, dtype, -28 + 128 * (dtype == "u8")), target)
+    (text,) = (plan.pipelines[d.pipeline].wgsl for d in plan.dispatches if d.label == "depthwise")
+    body = text[text.index("@compute") :]
+    every = "row_of_dots(", "byte_sums(", "unsigned_numbers("
+    assert tuple(word for word in every if word in (body if word != every[2] else text)) == words
+
+
 @pytest.mark.adapter
 @pytest.mark.parametrize("dtype", ["i8", "u8"])
 @pytest.mark.parametrize("window", WINDOWS)

@@ -33,7 +33,8 @@ are only read are arrays of words of 64 bits (`Target.pairs`).
 
 A tensor of 8 bits may be stored in bytes: a vec4 is a word, and kernels see the values that it
 represents. `bytes_<name>(i)` is the word of vec4 i, `padded_bytes_<name>(place, inside)` the one at
-an address or that of padding, `p.pad_<name>`.
+an address or that of padding, `p.pad_<name>`; `masked_bytes_<name>(i, outside)` is the one of vec4
+i, or of padding if all bits of `outside` are set.
 
 A kernel may read a constant as an array of arrays of eight vec4 (its variant `eights` says whether
 that is possible): `eight_<name>(i)` is the index of the array that begins with element i, a

@@ -96,6 +96,7 @@ def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
             yield f"fn half_{name}(i: u32) -> {array} {{ return {name}_data[{index}]; }}"
         if raw:
             yield f"fn bytes_{name}(i: u32) -> u32 {{ return {name}_data[{index}]; }}"
+        yield from _masked(operand, main)
         yield from _padded(operand, array if operand.native else "", value, main)
         if operand.access != "r" and operand.view != 4:
             yield f"fn put_{name}(i: u32, v: {kind}) {{ {name}_data[p.off_{name} + i] = v; }}"
@@ -164,6 +165,20 @@ def _padded(operand: Operand, native: str, value: str, main: str) -> Iterable[st
         elif operand.pads:  # the word is selected before the load, so that loads do not wait
             made = f"{made} | select(p.pad_{name}, 0u, inside)"
         yield f"fn padded_bytes_{name}(i: u32, inside: bool) -> u32 {{ return {made}; }}"
+
+
+def _masked(operand: Operand, main: str) -> Iterable[str]:
+    """Yields an accessor that reads a word of bytes, or of padding, by a mask with all bits or
+    none."""
+    name = operand.name
+    if f"masked_bytes_{name}(" not in main:
+        return
+    made = f"{name}_data[(p.off_{name} + i) & ~outside]"
+    if not operand.zeros:
+        made = f"({made} & ~outside)"
+    if operand.pads or not operand.zeros:
+        made += f" | (p.pad_{name} & outside)"
+    yield f"fn masked_bytes_{name}(i: u32, outside: u32) -> u32 {{ return {made}; }}"
 
 
 def types(operands: Sequence[Operand], main: str) -> Iterable[str]:

@@ -26,6 +26,25 @@ fn four_dots(x: u32, w: vec4i) -> vec4i {
   let words = bitcast<vec4u>(w);
   return vec4i(dot4I8Packed(x, words.x), dot4I8Packed(x, words.y), dot4I8Packed(x, words.z), dot4I8Packed(x, words.w));
 }
+// All bits unless a place, which may be negative, is below the extent. Shifts do it without a condition.
+fn outside(place: u32, extent: u32) -> u32 {
+  let at = bitcast<i32>(place);
+  return bitcast<u32>((at | (bitcast<i32>(extent) - 1 - at)) >> 31u);
+}
+// Products of the bytes with a sign of one word and of one row of weights, for each of the four channels.
+fn row_of_dots(a: u32, b: u32, c: u32, w: vec4i) -> vec4i {
+  let words = bitcast<vec4u>(w);
+  return products_of_bytes(a, words.x) + products_of_bytes(b, words.y) + products_of_bytes(c, words.z);
+}
+fn products_of_bytes(x: u32, w: u32) -> vec4i {
+  return vec4i(dot4I8Packed(x, w & 0xffu), dot4I8Packed(x, w & 0xff00u), dot4I8Packed(x, w & 0xff0000u), dot4I8Packed(x, w & 0xff000000u));
+}
+// Sums of the bytes of three words for each of the four channels, 128 more for each byte: two sums in a word. Up to 257 bytes fit.
+fn byte_sums(a: u32, b: u32, c: u32) -> vec2u { return two_and_two(a) + two_and_two(b) + two_and_two(c); }
+fn two_and_two(word: u32) -> vec2u { return (vec2u(word, word >> 8u) ^ vec2u(0x80808080u)) & vec2u(0x00ff00ffu); }
+fn separate_sums(sums: vec2u) -> vec4i {
+  return vec4i(vec4u(sums.x & 0xffffu, sums.y & 0xffffu, sums.x >> 16u, sums.y >> 16u));
+}
 // The bytes from `least` to `most` of the levels of integer sums. `start` is added to a sum. The product with a fixed-point factor
 // (31 bits after the point, in `fraction`) is rounded, halves up, divided by two to the power of `shift`, at least 1, and rounded,
 // halves away from zero. `factor` has the bits of the fraction as float32: a product below 2^20 is known to less than a half, and

@@ -35,6 +35,7 @@
 //
 // Weights: [block][tap][channel][slice] of vec4 over output channels, so that an iteration reads `step * slices` adjacent vec4.
 // Pixels past the end repeat the last one and write the same value again, so that threads do not diverge at the edge.
+@let TABLED = INTEGERS && LANES != 8 && (FULL || PIXELS * SLICES <= 4);
 @let VIEWS, WEIGHTS, ROW = 1 if STRIDED else 4 / STEP, SLICES if DOTS else STEP * SLICES, AHEAD * SLICES * (1 if DOTS else STEP);
 @let LOAD_W, HOW = "half_w" if RUN else "load_w", "half" if RUN else "bytes" if DOTS else "load";
 @let LOAD_X, PADDED_X = HOW + "_x", "padded_x" if HOW == "load" else "padded_" + HOW + "_x";
@@ -133,13 +134,18 @@ alias Value = {{ "u32" if dots else ("%s" if step == 1 else "vec%d<%%s>" % step)
   // would wait for each load, and move each pair of float16.
   @if MEMORY: let own_zero = select(0u, 1u, m0 == 0xffffffffu);
   let own_slice = out_slice{{ " + own_zero" if memory }};
+// What requantization needs is loaded for all slices at once; with `memory` before the sums, if registers suffice.
+@if TABLED && MEMORY && SLICES <= 2 {
+  let epilogue[q] = epilogue_y(own_slice + min(q, count - 1u));
+}
 @order.sum();
   @if RUN: c[j][q] *= p.unscale;
   @if SHIFTED: total[j][q] += vec4i(p.shift * sum[j]);
   @if DOTS: c[j][q] = Stored(total[j][q]);
-@if INTEGERS && LANES != 8 && (FULL || PIXELS * SLICES <= 4) {
-  // What requantization needs is loaded for all slices at once.
+@if TABLED {
+@if !MEMORY || SLICES > 2 {
   let epilogue[q] = epilogue_y(own_slice + min(q, count - 1u));
+}
   let y_at[q] = batch * p.y_batch + (out_slice + q) * p.y_slice;
   if (q < count) { store_y(y_at[q] + y[j], epilogue[q], c[j][q]); }
 } @else {

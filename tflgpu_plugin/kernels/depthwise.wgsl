@@ -14,9 +14,14 @@
 //   width   taps in a row of the window
 //   stride  distance in x between adjacent output pixels (like `width` only with "rows", "rows2" and "span")
 //   words   x is read in bytes, as numbers from 0 to 255, and sums are stored as integers (not with "multiplied")
+//   dots    instead, words of x are multiplied by integer dot products, see depthwise_in_dots.wgsl (only "rows" and "rows2" with a
+//           `height`)
+//   shifted  with `dots`, the weights are p.shift more than their bytes
 //
-// Weights: [slice][tap] of vec4 over output channels.
-@if WORDS {
+// Weights: [slice][tap] of vec4 over output channels; with `dots`, [slice][row] of the words of a row's taps.
+@if DOTS {
+fn whole(sum: vec4i) -> vec4i { return sum; }
+} @else if WORDS {
 fn number_at(at: u32, inside: bool) -> vec4f { return unsigned_numbers(padded_bytes_x(at, inside)); }
 fn whole(sum: vec4f) -> vec4i { return integers_of(sum); }
 } @else {

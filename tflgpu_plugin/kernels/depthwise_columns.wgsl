@@ -19,17 +19,17 @@
   // Uniforms are read before the loop, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
   let extent_in = vec2u(p.in_h, p.in_w);
   let extent_out = vec2u(p.out_h, p.out_w);
-  let dilation = vec2u(p.dilation_h, p.dilation_w);
+  let dilation = {{ "vec2u(1u)" if dots else "vec2u(p.dilation_h, p.dilation_w)" }};
   let kernel_h = p.kernel_h;
   let top = p.before_h;
   let zero = select(0u, p.off_x ^ {{ "p.off_w" if form == "span" else "p.off_y" }}, kernel_h == 0xffffffffu);
   @if SHARED: let base = sid - sid % 8u;
   // Columns (and rows) of one invocation are `dilation` apart, so that their windows overlap.
   let pixel = divided(item, p.column_groups);
-  let c = divided(pixel.y, dilation.y);
+  let c = {{ "vec2u(pixel.y, 0u)" if dots else "divided(pixel.y, dilation.y)" }};
   let out_x = c.y + c.x * (PIXELS * dilation.y);
   let column[t] = u32(i32(out_x * STRIDE + t * dilation.y) - p.before_w);  // a negative one wraps to a large one
   let ok[t] = column[t] < extent_in.y;
   let x[t] = select(0u, column[t], ok[t]);
   let x_base = (batch * p.slices + slice) * extent_in.x * extent_in.y + zero;
-{% include "depthwise_in_%s.wgsl" % ("span" if form == "span" else "rows") %}
+{% include "depthwise_in_%s.wgsl" % ("span" if form == "span" else "dots" if dots else "rows") %}

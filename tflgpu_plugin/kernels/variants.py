@@ -44,6 +44,8 @@ class Depthwise(NamedTuple):
     width: int = 1
     stride: int = 1
     words: bool = False
+    dots: bool = False
+    shifted: bool = False
 
 
 class Attention(NamedTuple):

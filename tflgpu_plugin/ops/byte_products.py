@@ -23,6 +23,7 @@ from tflgpu_plugin.ops.levels import BYTE, level
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.packing import VECTOR_BYTES, pieces_of
 from tflgpu_plugin.ops.product import Product, multiply
+from tflgpu_plugin.ops.tiles import word_tile
 
 NAME = "byte_products"
 MOST_TERMS = 1 << 15  # of a sum of products of 9 bits that int32 holds
@@ -71,7 +72,7 @@ def shift(data: Array) -> int | None:
 def _lower(low: Lowering, node: Node, product: Product) -> None:
     """Records one launch, or those of a product in parts, and that of an input in bytes, which is
     elided where the input itself can be stored in bytes."""
-    product = product._replace(tile=replace(product.tile, step=STEP), source=in_bytes(low, node))
+    product = _tiled(low, product)._replace(source=in_bytes(low, node))
     data, x = low.graph.constant(node.operand(1)), level(low, node.operand())
     less = None if data is None else shift(data)
     assert x is not None and less is not None
@@ -92,6 +93,17 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
     parts = _of_words(low, node, product, weights, table)
     multiply(low, summed, parts._replace(target=sums, split=True))
     split_depth.add_parts(low, summed, sums, count, table)
+
+
+def _tiled(low: Lowering, product: Product) -> Product:
+    """Returns the product with a tile for bytes, except for neighbours in a row."""
+    blocks, address, tile = product.blocks, product.address, product.tile
+    if address.threads is None and not low.target.software:
+        tile = word_tile(low.target, blocks.dense_groups * blocks.group_slices, address.pixels)
+        blocks = replace(blocks, slices=tile.slices)
+    if "tap_vectors" in address.parameters:
+        address = address.given(tap_vectors=blocks.tap_vectors)
+    return product._replace(blocks=blocks, address=address, tile=replace(tile, step=STEP))
 
 
 def _of_words(

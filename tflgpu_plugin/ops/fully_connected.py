@@ -16,7 +16,7 @@ from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Kernel, Lowering
 from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.table import Op, Weights
-from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead
+from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead, multiplies_bytes
 
 CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
 KEPT = 4  # highest rank of an input with keep_num_dims
@@ -187,7 +187,10 @@ _split: Form[Rows] = split_depth.form(lambda r: (r.low, r.node, r.product))
 
 
 def _in_bytes(r: Rows) -> tuple[Lowering, Node, Product] | None:
-    return (r.low, r.node, r.product) if _rows_are_pixels(r) and are_many(r.x) else None
+    """Returns the product of many rows; of few, too, where a launch of words in workgroup memory is
+    faster than rows of float32."""
+    suits = are_many(r.x) or multiplies_bytes(r.low.target)
+    return (r.low, r.node, r.product) if _rows_are_pixels(r) and suits else None
 
 
 PRODUCTS: tuple[Form[Rows], ...] = (

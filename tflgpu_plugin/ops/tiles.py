@@ -24,6 +24,7 @@ WAITING_THREADS = 1 << 14  # threads that hide memory latency
 MANY_PIXELS, FEW_PIXELS = 7, 2  # per thread on software adapters: maps of any size, small ones
 ROW = 8  # neighbours in a row, whose windows share loads
 FEW_PAY = 1.3  # an additional pipeline must save this factor
+FEW_LANES = 32  # of workgroups for a row or few pixels, whose other lanes would be idle
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
 AHEAD = 4  # iterations on GPUs whose inputs are loaded at once, to hide latency with few waves
 FEW_STEPS = 12  # iterations per tap; with more (ResNet-18) one tap has enough loads
@@ -55,20 +56,22 @@ class Start:
     """A vendor's row: (pixels, slices) from the most work per thread to the least, the workgroup's
     size, and the source of weights (shuffles only if they passed the self-test). `wide` are the
     sizes if all subgroups have 64 lanes; `loads` the most vec4 of x that are loaded at once, over
-    several taps."""
+    several taps. `dots`: depthwise layers of bytes use dot products, of which three in four factors
+    are zeros, in place of conversions to float32; and dense ones of few threads one slice each."""
 
     sizes: tuple[tuple[int, int], ...]
     lanes: int
     weights: str
     wide: tuple[tuple[int, int], ...] = ()
     loads: int = MOST_LOADS
+    dots: bool = False
 
     def sizes_on(self, target: Target) -> tuple[tuple[int, int], ...]:
         return self.wide if self.wide and target.least_subgroup >= 64 else self.sizes
 
 
 STARTS: dict[str, Start] = {
-    "nvidia": Start(((2, 4), (1, 4), (1, 2)), 64, "memory"),
+    "nvidia": Start(((2, 4), (1, 4), (1, 2)), 64, "memory", dots=True),
     "amd": Start(((4, 2), (2, 2), (1, 2)), 32, "global", ((2, 2), (1, 2))),
     "intel": Start(((1, 4), (1, 2)), 16, "global", loads=6),
     "apple": Start(((4, 2), (2, 2), (1, 2)), 32, "global"),
@@ -90,6 +93,20 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile
     and "ahead"."""
     ahead = 1 if width else loads_ahead(target)
     return replace(_sized(target, slices, count, width), ahead=ahead)
+
+
+@chooses
+def word_tile(target: Target, slices: int, count: int) -> Tile:
+    """Returns the tile of a product of bytes, whose threads compute less, since one load is four
+    channels: the largest that leaves half of the threads that fill the GPU."""
+    busy = max(BUSY_THREADS, target.threads // 2)
+    tile = _sized(target, slices, count, 0, busy)
+    start = STARTS.get(target.vendor, STARTS["unknown"])
+    few = -(-count // tile.pixels) * -(-slices // tile.slices) < BUSY_THREADS
+    if start.dots and few and not target.software and "tile" not in target.tuning:
+        tile = replace(tile, pixels=1, slices=1)
+    lanes = min(tile.lanes, target.workgroup(FEW_LANES)) if count <= FEW_LANES else tile.lanes
+    return replace(tile, ahead=loads_ahead(target), lanes=lanes)
 
 
 @chooses
@@ -119,7 +136,9 @@ def loads_ahead(target: Target) -> int:
     return int(target.tuning.get("ahead", 1 if target.software else AHEAD))
 
 
-def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
+def _sized(
+    target: Target, slices: int, count: int, width: int, threads: int = BUSY_THREADS
+) -> Tile:
     least = 8 if slices > 4 else 4 if slices > 2 else 2
     start = STARTS.get(target.vendor, STARTS["unknown"])
     if forced := target.tuning.get("tile"):
@@ -131,7 +150,7 @@ def _sized(target: Target, slices: int, count: int, width: int) -> Tile:
     if target.software:
         return _software(target, least, count, width)
     fitting = [(p, q) for p, q in start.sizes_on(target) if q <= least]
-    busy = [(p, q) for p, q in fitting if count * slices >= BUSY_THREADS * p * q]
+    busy = [(p, q) for p, q in fitting if count * slices >= threads * p * q]
     lanes = _lanes(target, start)
     least_made = min((_made(count, lanes, p) for p, _ in busy), default=0)
     full = [size for size in busy if _made(count, lanes, size[0]) <= least_made * MOST_PADDED]
@@ -206,6 +225,11 @@ def passes_weights(target: Target) -> bool:
     vendor = "software" if target.software else target.vendor
     start = STARTS.get(vendor, STARTS["unknown"])
     return target.shuffles and _weights(target, start.weights) != "global"
+
+
+def multiplies_bytes(target: Target) -> bool:
+    """Whether depthwise layers of bytes use dot products."""
+    return not target.software and STARTS.get(target.vendor, STARTS["unknown"]).dots
 
 
 def rounds(count: int, pixels: int, width: int = 0) -> int:
