@@ -58,13 +58,16 @@ def _write(name: str, precision: str, folder: Path) -> None:
 
 
 def _inputs(model: Any, past: int, tokens: int) -> dict[str, Any]:
-    """Returns the generator's inputs after `past` tokens: ids, a mask of ones, keys and values."""
+    """Returns the generator's inputs after `past` tokens: ids, a mask of ones, keys and values, and
+    states of convolutions, whose shape the model states but for the batch."""
     random = np.random.default_rng(0)
     found: dict[str, Any] = {}
     for value in model.graph.input:
         if value.name.startswith("past"):
             heads, width = SHARED["num_key_value_heads"], SHARED["head_dim"]
-            found[value.name] = random.normal(size=(1, heads, past, width)).astype(np.float32)
+            stated = [axis.dim_value or 1 for axis in value.type.tensor_type.shape.dim]
+            shape = (1, heads, past, width) if len(stated) == len("bhsd") else stated
+            found[value.name] = random.normal(size=shape).astype(np.float32)
         elif value.name == "attention_mask":
             found[value.name] = np.ones((1, past + tokens), np.int64)
         elif value.name == "position_ids":
