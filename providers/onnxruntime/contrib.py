@@ -12,6 +12,7 @@ from tflgpu_plugin.ir import Condition, HostOp
 from . import (
     attention,
     blockwise,
+    causal_convolution,
     conditions,
     diffusion,
     experts,
@@ -56,6 +57,10 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib("BiasGelu", "gelu", "value bias", operand_shapes.by_last(1), by=fused_operators.gelu),
     _contrib(
         "BiasSplitGelu", "gelu", "value bias", diffusion.halved, by=diffusion.bias_split_gelu,
+    ),
+    _contrib(
+        "CausalConvWithState", "depthwise_conv_2d", "value weights bias? past?",
+        *causal_convolution.CONDITIONS, by=causal_convolution.causal,
     ),
     _contrib(
         "DynamicQuantizeLSTM", "lstm",
