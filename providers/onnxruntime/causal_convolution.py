@@ -1,5 +1,5 @@
-"""Builder for the causal convolution of com.microsoft, which keeps the end of its input for the next
-call: short convolutions of LFM2, Mamba and Gated DeltaNet."""
+"""Builder for the causal convolution of com.microsoft, which keeps the end of its input for the
+next call: short convolutions of LFM2, Mamba and Gated DeltaNet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def causal(e: Builder) -> list[int]:
     past = e.x(PAST) if e.has(PAST) else e.filled(_kept(e))
     x, past = (_first(e, tensor) for tensor in (e.x(), past))
     whole = e.add("concat", past, x, axis=TIME)
-    more = {"group": _positions_last(e)[1], "dilations": (e.integer("dilation", 1),)}
+    more = {"group": _sizes(e)[1], "dilations": (e.integer("dilation", 1),)}
     y = e.run("Conv", whole, e.x(WEIGHTS), e.get(BIAS), attributes=more)
     if e.text("activation", "none") in SWISH:
         y = e.add("swish", y, alpha=1.0)
@@ -37,7 +37,7 @@ def _first(e: Builder, x: int) -> int:
     return e.transpose(x, (0, 2, 1)) if e.integer("channels_last", 0) else x
 
 
-def _positions_last(e: Builder) -> Shape:
+def _sizes(e: Builder) -> Shape:
     """Returns (batch, channels, positions) of the input."""
     batch, *both = e.shape()
     channels, length = both[::-1] if e.integer("channels_last", 0) else both
@@ -51,7 +51,7 @@ def _reach(e: Builder) -> int:
 
 def _kept(e: Builder) -> Shape:
     """Returns the shape of the past in the node's layout."""
-    batch, channels, _ = _positions_last(e)
+    batch, channels, _ = _sizes(e)
     kept = (_reach(e), channels) if e.integer("channels_last", 0) else (channels, _reach(e))
     return batch, *kept
 
@@ -64,7 +64,7 @@ def _fits(e: Builder) -> bool:
     weights = e.shape(e.x(WEIGHTS))
     if e.rank() != 3 or len(weights) != 3:
         return False
-    channels = _positions_last(e)[1]
+    channels = _sizes(e)[1]
     bias = e.shape(e.x(BIAS)) if e.has(BIAS) else (channels,)
     past = e.shape(e.x(PAST)) if e.has(PAST) else _kept(e)
     return weights[:2] == (channels, 1) and bias == (channels,) and past == _kept(e)
@@ -79,6 +79,6 @@ CONDITIONS: Sequence[Condition] = (
           lambda e: e.integer("dilation", 1) >= 1),
     needs("attribute.unsupported", "The activation silu, swish or none.",
           lambda e: e.text("activation", "none") in (*SWISH, "none")),
-    needs("shape.mismatch", "Tensors of rank 3, one filter and one bias for each channel, and a past "
-          "of (filter length - 1) * dilation positions.", _fits),
+    needs("shape.mismatch", "Tensors of rank 3, one filter and one bias for each channel, and a "
+          "past of (filter length - 1) * dilation positions.", _fits),
 )  # fmt: skip

@@ -375,9 +375,9 @@ def session(
     profile: str = "",
 ) -> Any:
     """Returns a session on our provider with these options or, without any, on the CPU provider;
-    `profile` is the start of the name of onnxruntime's profile. The CPU's sums of products of 8 bits
-    are exact where onnxruntime has such kernels. Raises NoAdapter or ValueError for
-    ours, for the CPU provider what onnxruntime raises."""
+    `profile` is the start of the name of onnxruntime's profile. The CPU's sums of products of 8
+    bits are exact where onnxruntime has such kernels. Raises NoAdapter or ValueError for ours, for
+    the CPU provider what onnxruntime raises."""
     given = settings(optimized, THREADS)
     given.add_session_config_entry(EXACT, "1")
     if profile:
