@@ -40,7 +40,7 @@ def transposed(e: Builder) -> int | None:
 
 def unsqueezed(e: Builder) -> int | None:
     axis, axes = e.counted_axis(), e.listed("axes", 1)
-    if axis is None or axes is None or counts.told_at(e):
+    if axis is None or axes is None:
         return None
     rank = e.rank() + len(axes)
     new = {e.axis(one, rank) for one in axes}
@@ -50,16 +50,15 @@ def unsqueezed(e: Builder) -> int | None:
 def squeezed(e: Builder) -> int | None:
     """The axes are named, since an axis of one element would go, too."""
     axis, axes = e.counted_axis(), e.listed("axes", 1)
-    if axis is None or axes is None or counts.told_at(e):
+    if axis is None or axes is None:
         return None
     gone = {e.axis(one, e.rank()) for one in axes}
     return None if axis in gone else axis - sum(one < axis for one in gone)
 
 
 def sliced(e: Builder) -> int | None:
-    """The slice is of other axes, and its bounds do not follow from the count."""
-    axis = None if counts.told_at(e) else e.counted_axis()
-    *_, axes, _ = rearranging.edges(e)
+    """The slice is of other axes."""
+    axis, (*_, axes, _) = e.counted_axis(), rearranging.edges(e)
     return None if axis in {e.axis(one, e.rank()) for one in axes} else axis
 
 

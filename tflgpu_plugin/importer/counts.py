@@ -44,16 +44,17 @@ def kept(e: Builder) -> int | None:
     if len(found) != 1 or e.row.keeps_count is None:
         return None
     bounds = [t.shape[t.counted[0]] for t in given if t.counted is not None]
-    told = told_at(e)
     alike = bounds and all(surely_equal(n, bounds[0]) for n in bounds)
-    axis = e.row.keeps_count(e) if alike and {*told} <= {*e.row.deciding} else None
+    axis = e.row.keeps_count(e) if alike and _only_shapes(e) else None
     e.count = None if axis is None else found.pop()
     return axis
 
 
-def told_at(e: Builder) -> list[int]:
-    """Returns the positions of inputs whose values follow from a count."""
-    return [k for k, t in enumerate(e.inputs) if t in e.tensors.told]
+def _only_shapes(e: Builder) -> bool:
+    """Whether shapes are the only inputs whose values follow from a count: a node that reads
+    another one, such as the bounds of a slice, would compute for the bound."""
+    shapes = {k for k, one in enumerate(e.row.operands) if one.role == "shape"}
+    return {k for k, t in enumerate(e.inputs) if t in e.tensors.told} <= shapes
 
 
 def mark(e: Builder, axis: int, made: Sequence[int], most: int = MOST) -> bool:

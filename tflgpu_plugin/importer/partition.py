@@ -94,7 +94,7 @@ def extract(graph: Graph, ids: Collection[int]) -> Graph:
         tensors=tensors,
         nodes=chosen,
         inputs=tuple(inputs),
-        outputs=(*outputs, *counts(graph.tensors, outputs)),
+        outputs=(*outputs, *counts(tensors, outputs)),
         states=states,
         chained=(),
     )

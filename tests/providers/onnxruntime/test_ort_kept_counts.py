@@ -81,6 +81,15 @@ APART: dict[str, list[Any]] = {
                       node("Expand", ["c", "to"], ["y"])],
     "filled": [*LENGTH, node("ConstantOfShape", ["length"], ["zeros"]),
                node("Add", ["s", "zeros"], ["y"])],
+    "half of the boxes": [
+        *LENGTH, node("Div", ["length", "two"], ["most"]),
+        node("Unsqueeze", ["rows", "zero"], ["b"]), node("Reshape", ["s", "three_axes"], ["w"]),
+        node("NonMaxSuppression", ["b", "w", "most", "half_list"], ["y"]),
+    ],
+    "picked from what needs the count": [
+        node("ReduceMax", ["rows", "zero"], ["top"], keepdims=1),
+        node("Mul", ["x", "top"], ["all"]), node("GatherND", ["all", "at"], ["y"]),
+    ],
     "length read twice": [*WIDE, node("Expand", ["c", "wide"], ["e"]),
                           node("ConstantOfShape", ["length"], ["zeros"]),
                           node("Concat", ["s", "zeros"], ["t"], axis=0),
