@@ -1,6 +1,6 @@
-"""python -m conformance.settings: every case of the dense families and of attention with every
-generator setting, and every answer of a device to calibration, forced in turn, against the host's
-reference kernels.
+"""python -m conformance.settings: every case of the dense families, of depthwise layers and of
+attention with every generator setting, and every answer of a device to calibration, forced in turn,
+and as planned for each vendor's GPUs, against the host's reference kernels.
 
 `--sample N` takes every N-th case, for drivers that compile slowly."""
 
@@ -16,10 +16,18 @@ from conformance.node_cases import examine, family_nodes
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ir.calibration import SETTINGS, THREADS
 from tflgpu_plugin.ops import form_names
-from tflgpu_plugin.ops.tiles import WEIGHTS
+from tflgpu_plugin.ops.tiles import STARTS, WEIGHTS
 from tflgpu_plugin.runtime import adapter
 
-FAMILIES = ("conv", "transpose_conv", "fully_connected", "conv_3d", "matmul", "attention")
+FAMILIES = (
+    "conv",
+    "depthwise",
+    "transpose_conv",
+    "fully_connected",
+    "conv_3d",
+    "matmul",
+    "attention",
+)
 TILES = ("1x2", "2x2", "4x2", "1x4", "2x4", "4x4", "7x4", "1x8", "2x8", "4x8", "5x8", "7x8")
 SWITCHES = tuple(
     {name: how}
@@ -57,13 +65,16 @@ def forced() -> list[dict[str, str]]:
 
 def targets(own: Target) -> dict[str, Target]:
     """Returns the targets to plan for: the device's own, as a software adapter and as a GPU, with
-    each setting."""
+    each setting; and as a GPU of each vendor, with and without products of bytes."""
     found = {}
     for software in (True, False):
         base = replace(own, software=software, vendor="software" if software else "unknown")
         for tuning in forced():
             name = " ".join(f"{key}={value}" for key, value in tuning.items())
             found[f"{'software' if software else 'GPU'} {name}"] = replace(base, tuning=tuning)
+    for vendor, tuning in product(STARTS, ({}, {"byte_products": "always"})):
+        name = " ".join((vendor, *tuning))
+        found[f"GPU {name}"] = replace(base, vendor=vendor, tuning=tuning)
     found["GPU least_subgroup=64"] = replace(base, least_subgroup=64)
     for threads in (THREADS[0], THREADS[-1]):
         found[f"GPU threads={threads}"] = replace(base, threads=threads)
