@@ -56,8 +56,9 @@ class Start:
     """A vendor's row: (pixels, slices) from the most work per thread to the least, the workgroup's
     size, and the source of weights (shuffles only if they passed the self-test). `wide` are the
     sizes if all subgroups have 64 lanes; `loads` the most vec4 of x that are loaded at once, over
-    several taps. `dots`: depthwise layers of bytes use dot products, of which three in four factors
-    are zeros, in place of conversions to float32; and dense ones of few threads one slice each."""
+    several taps. `dots`: layers of bytes multiply them rather than convert them to float32, also in
+    windows of 3x3 of depthwise ones, where three in four factors are zeros, and in dense ones of
+    few rows; threads of dense ones compute one slice each if they are few."""
 
     sizes: tuple[tuple[int, int], ...]
     lanes: int
@@ -228,7 +229,7 @@ def passes_weights(target: Target) -> bool:
 
 
 def multiplies_bytes(target: Target) -> bool:
-    """Whether depthwise layers of bytes use dot products."""
+    """Whether depthwise layers of bytes, and dense ones of few rows, use dot products."""
     return not target.software and STARTS.get(target.vendor, STARTS["unknown"]).dots
 
 
