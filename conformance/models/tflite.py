@@ -174,6 +174,12 @@ class Model:
         """Marks tensors as outputs of the model, in order."""
         self.outputs += tensors
 
+    def intermediate(self, quantization: Any) -> None:
+        """Adds an intermediate tensor, of which only the quantization counts, to the last node."""
+        kind = "f32" if quantization is None else "i8"
+        held = _Tensor("intermediate", (), kind, quantization=quantization)
+        self.operators[-1].intermediates.append(self._add(held))
+
     def _add(self, tensor: _Tensor) -> int:
         self.tensors.append(tensor)
         return len(self.tensors) - 1
@@ -235,9 +241,7 @@ def single(case: Case, shapes: Sequence[Shape] | None = None) -> Model:
         if dtype == case.types[0]:  # others are indices
             model.tensors[k].quantization = case.output_quantization
     for quantization in case.intermediates:
-        kind = "f32" if quantization is None else "i8"
-        held = _Tensor("intermediate", (), kind, quantization=quantization)
-        model.operators[-1].intermediates.append(model._add(held))
+        model.intermediate(quantization)
     model.output(*results[: VISIBLE.get(case.op)])
     return model
 

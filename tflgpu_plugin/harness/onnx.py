@@ -49,12 +49,9 @@ BITS_ONLY = {
     "tensor(uint2)": (25, 2), "tensor(int2)": (26, 2),
 }  # fmt: skip
 FOLDER = "session.model_external_initializers_file_folder_path"
-# Without it, CPUs that multiply bytes in pairs (x86 without VNNI) saturate sums of 16 bits.
-EXACT = "session.x64quantprecision"
 ERRORS, FATAL = 3, 4  # log levels
-SUMS = (
-    4096  # checksums of texts have few values, so that the least difference exceeds the tolerance
-)
+# Checksums of texts have few values, so that the least difference exceeds the tolerance.
+SUMS = 4096
 DAMAGED = "It is not an ONNX model, or it is damaged or cut short; fetch the file again."
 KERNEL_TIME = "_kernel_time"  # at the end of the name of an event for a node
 PROGRAM = """\
@@ -375,11 +372,10 @@ def session(
     profile: str = "",
 ) -> Any:
     """Returns a session on our provider with these options or, without any, on the CPU provider;
-    `profile` is the start of the name of onnxruntime's profile. The CPU's sums of products of 8
-    bits are exact where onnxruntime has such kernels. Raises NoAdapter or ValueError for ours, for
-    the CPU provider what onnxruntime raises."""
-    given = settings(optimized, THREADS)
-    given.add_session_config_entry(EXACT, "1")
+    `profile` begins the name of onnxruntime's profile. The CPU's sums of 8-bit products are exact
+    if it has such kernels. Raises NoAdapter or ValueError for ours, else what onnxruntime does."""
+    # Without the entry, CPUs that multiply bytes in pairs (x86 without VNNI) saturate 16-bit sums.
+    given = settings(optimized, THREADS, session__x64quantprecision="1")
     if profile:
         given.enable_profiling, given.profile_file_prefix = True, profile
     if model.folder:
