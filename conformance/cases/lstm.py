@@ -208,5 +208,9 @@ CASES = [
     stored("stored_zero_point", 8, output=Quantization((1 / 200,), (-128,))),
     stored("stored_other_hidden", 8, hidden=Quantization((1 / 90,), (-9,))),
     stored("stored_long", 33, inputs=20, batch=1, steps=60),
+    full("full_most_units", 512, batch=1, steps=2, scale=0.05),
+    full("full_too_many_units", 513, batch=1, steps=2, refused=True),
+    stored("stored_most_units", 512, batch=1, steps=2),
+    stored("stored_too_many_units", 513, batch=1, steps=2, refused=True),
     stored("stored_state_8", 4, state=2.0**-16, refused=True),
 ]

@@ -122,9 +122,9 @@ def test_a_sentence_is_what_is_claimed(
         ),
         (
             "LSTM",
-            "Or, with 24 inputs, in no edition: Constant weights, tanh, and optional operands "
-            "present in full or absent. The kernel, BASIC or FULL, that takes this number "
-            "of inputs.",
+            "Or, with 24 inputs, in no edition: Constant weights, tanh, at most 512 units, and "
+            "optional operands present in full or absent. The kernel, BASIC or FULL, that takes "
+            "this number of inputs.",
             host_node("LSTM", "tgl_lstm_params", tuple(range(24)), activation=4, kernel=0),
             host_node("LSTM", "tgl_lstm_params", tuple(range(24)), activation=4, kernel=1),
         ),

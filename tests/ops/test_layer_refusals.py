@@ -42,6 +42,22 @@ def full(changed: dict[int, Any] | None = None, outputs: int = 4, **attributes: 
     return asks("lstm_full", *given, results=[y], **attributes)
 
 
+def large(units: int = 4, outputs: int = 4, steps: int = 1) -> Asked:
+    """Returns an LSTM of this size, with a projection if the outputs are not as many as units."""
+    changed: dict[int, Any] = {0: (steps, 2, 3), STATE: (2, units), 18: (2, outputs)}
+    changed |= dict.fromkeys(range(1, 5), held(units, 3))
+    changed |= dict.fromkeys(range(5, 9), held(units, outputs))
+    changed |= dict.fromkeys(range(12, 16), held(units))
+    return full(changed | ({PROJECTION: held(outputs, units)} if outputs != units else {}))
+
+
+def simple(units: int = 4, steps: int = 1, **attributes: Any) -> Asked:
+    """Returns an RNN_BASIC of this size."""
+    x = (2, steps, 3) if attributes.get("time_axis") else (steps, 2, 3)
+    given = (x, held(units, 3), held(units, units), held(units), (2, units))
+    return asks("rnn_basic", *given, results=2, activation="tanh", **attributes)
+
+
 def eight(
     changed: dict[int, Any] | None = None, hidden: tuple[float, ...] = (0.5, 0.0), inputs: int = 3
 ) -> Asked:
@@ -122,6 +138,16 @@ LSTM: list[tuple[Asked, str | None]] = [
     *((full({k: held(4)}), "input.missing") for k in NORMS),
     (full({PROJECTION: held(5, 4)}, outputs=5), None),
     (full({PROJECTION: held(5, 4), 17: held(5)}, outputs=5), None),
+    (large(MOST, MOST), None),
+    (large(MOST + 1, MOST + 1), "shape.too_large"),
+    (large(MOST + 1), "shape.too_large"),
+    (large(outputs=MOST + 1), "shape.too_large"),
+    (large(steps=STEPS), None),
+    (large(steps=STEPS + 1), "shape.too_large"),
+    (simple(MOST), None),
+    (simple(MOST + 1), "shape.too_large"),
+    *((simple(steps=STEPS, time_axis=axis), None) for axis in (0, 1)),
+    *((simple(steps=STEPS + 1, time_axis=axis), "shape.too_large") for axis in (0, 1)),
     (full({2: (held(4, 3, 1))}), "rank.unsupported"),
     (full({6: (held(4))}), "rank.unsupported"),
     *((full({k: held(4, 2)}), NO_FIT) for k in range(1, 9)),

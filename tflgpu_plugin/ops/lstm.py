@@ -28,6 +28,7 @@ from tflgpu_plugin.ops import integer_lstm
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Kernel, Lowering, Stores
 from tflgpu_plugin.ops.quantized import factor_numbers
+from tflgpu_plugin.ops.recurrent import too_large
 from tflgpu_plugin.ops.recurrent_weights import in_slices
 from tflgpu_plugin.ops.table import Op
 
@@ -139,7 +140,8 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def refuse_full(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires constant weights, tanh, and optional operands present in full or absent."""
+    """Requires constant weights, tanh, at most 512 units, and optional operands present in full or
+    absent."""
     if node.attributes.get("activation", "tanh") != "tanh":
         return Refusal("activation.unsupported", "An LSTM needs the tanh activation.")
     if len(node.inputs) != FULL:
@@ -203,7 +205,8 @@ def _layer(tensors: Mapping[int, Tensor], node: Node) -> integer_lstm.Layer:
 
 
 def _refuse_extents(graph: Graph, node: Node) -> Refusal | None:
-    """Refuses weights and states whose shapes do not fit the input, cells and output."""
+    """Refuses weights and states whose shapes do not fit the input, cells and output, and layers
+    that are too large."""
     given = [None if t is None else graph.shape(t) for t in node.inputs]
     cells, outputs = given[INPUT + 1], given[RECURRENT + 1]
     if cells is None or outputs is None or len(cells) != 2 or len(outputs) != 2:
@@ -215,7 +218,9 @@ def _refuse_extents(graph: Graph, node: Node) -> Refusal | None:
     if any(have is not None and have != want for have, want in zip(given[1:], wanted, strict=True)):
         said = "The weights and states of an LSTM have shapes that do not fit its input."
         return Refusal("shape.mismatch", said)
-    return None
+    x = graph.shape(node.operand())
+    steps = x[node.attributes.get("time_axis", 0)] if len(x) == 3 else 1
+    return too_large("An LSTM", steps, max(units, outputs[1]))
 
 
 def _batch(graph: Graph, node: Node) -> int:

@@ -123,6 +123,17 @@ def _extents(graph: Graph, node: Node) -> tuple[int, int, int, int]:
     return z[axis], z[1 - axis], units, outputs
 
 
+def too_large(name: str, steps: int, units: int) -> Refusal | None:
+    """Refuses layers, also those that decompose into one of these, with too many units or steps."""
+    if units > MAX_UNITS:
+        said = f"{name} with {units:,} units is not supported; up to {MAX_UNITS} are."
+        return Refusal("shape.too_large", said)
+    if steps > MAX_STEPS:
+        said = f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
+        return Refusal("shape.too_large", said)
+    return None
+
+
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Requires shapes that fit, states that fit into workgroup memory, and constant weights with a
     projection or normalization."""
@@ -140,12 +151,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if len(z) != 3 or 0 in z:
         return Refusal("rank.unsupported", f"{name} needs a sequence of rank 3 that is not empty.")
     steps, batch, units, outputs = _extents(graph, node)
-    if max(units, outputs) > MAX_UNITS:
-        said = f"{name} with {max(units, outputs)} units is not supported; up to {MAX_UNITS} are."
-        return Refusal("shape.too_large", said)
-    if steps > MAX_STEPS:
-        said = f"{name} over {steps:,} steps is not supported; up to {MAX_STEPS:,} are."
-        return Refusal("shape.too_large", said)
+    if reason := too_large(name, steps, max(units, outputs)):
+        return reason
     directions = _directions(node)
     if directions > 1 and _extra(node):
         said = f"{name} of both directions takes no peepholes, projection or normalization."

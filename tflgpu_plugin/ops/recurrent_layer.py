@@ -14,7 +14,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.recurrent import MAX_STEPS, MAX_UNITS
+from tflgpu_plugin.ops.recurrent import too_large
 from tflgpu_plugin.ops.table import Op
 
 OWN = ("cell", "every", "steps", "batch")  # attributes; all others belong to the cell
@@ -30,12 +30,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if len(x) != 3 or 0 in x or x[0] < steps or x[1] != batch:
         said = f"A loop of {steps} steps and a batch of {batch} cannot read the shape {list(x)}."
         return Refusal("shape.mismatch", said)
-    if units > MAX_UNITS or steps > MAX_STEPS:
-        return Refusal(
-            "shape.too_large",
-            f"A recurrent layer of {units:,} units over {steps:,} steps is not supported; up to "
-            f"{MAX_UNITS} units and {MAX_STEPS:,} steps are.",
-        )
+    if reason := too_large("A recurrent layer", steps, units):
+        return reason
     rows = GATES[node.attributes["cell"]] * units
     lists = {WEIGHTS: (rows, x[2]), RECURRENT: (rows, units), BIAS: (rows,), HIDDEN: (x[1], units),
              CELL: (x[1], units), CONTENT_BIAS: (units,)}  # fmt: skip

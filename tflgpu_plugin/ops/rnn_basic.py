@@ -10,14 +10,15 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.recurrent import ACTIVATIONS, MAX_UNITS
+from tflgpu_plugin.ops.recurrent import ACTIVATIONS, too_large
 from tflgpu_plugin.ops.table import Op
 
 WEIGHTS, RECURRENT, BIAS, STATE = 1, 2, 3, 4
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires constant weights of shapes that fit, and an activation that `rnn` has."""
+    """Requires constant weights of shapes that fit, at most 512 units, and an activation that `rnn`
+    has."""
     activation = node.attributes.get("activation", "none")
     if activation not in ACTIVATIONS:
         said = f"A recurrent layer with the activation {activation} is not supported."
@@ -28,10 +29,10 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if len(x) not in (2, 3) or len(weights) != 2 or 0 in (*x, *weights):
         said = "A recurrent layer needs an input of rank 2 or 3 and matrices, none of them empty."
         return Refusal("rank.unsupported", said)
-    units, batch = weights[0], x[0] if len(x) == 2 else x[1 - node.attributes.get("time_axis", 0)]
-    if units > MAX_UNITS:
-        said = f"A recurrent layer of {units} units is not supported; up to {MAX_UNITS} are."
-        return Refusal("shape.too_large", said)
+    axis = node.attributes.get("time_axis", 0)
+    units, (steps, batch) = weights[0], (1, x[0]) if len(x) == 2 else (x[axis], x[1 - axis])
+    if reason := too_large("A recurrent layer", steps, units):
+        return reason
     if weights[1] != x[-1] or others != [(units, units), (units,), (batch, units)]:
         said = "The weights and the state of a recurrent layer have shapes that do not fit."
         return Refusal("shape.mismatch", said)
