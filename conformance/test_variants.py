@@ -62,6 +62,7 @@ def variant_targets(wanted: str | None) -> dict[str, Target]:
         "with stems as on hardware": replace(hardware, tuning=STEMS),
         "in bytes": replace(own, tuning=BYTES),
         "in bytes as on hardware": replace(hardware, tuning=BYTES),
+        "in bytes as on NVIDIA": replace(hardware, vendor="nvidia", tuning=BYTES),
         "in parts as on hardware": replace(hardware, tuning=PARTS),
         "with Winograd along rows as on hardware": replace(hardware, tuning=ALONG_ROWS),
         "resized in images": replace(own, tuning=IN_IMAGES),

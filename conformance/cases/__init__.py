@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from conformance import tolerance
-from tflgpu_plugin.ir import Quantization
+from tflgpu_plugin.ir import NUMPY_DTYPES, Quantization
 from tflgpu_plugin.ops import FAMILIES
 
 
@@ -75,10 +75,37 @@ def seeded(*shape: int, seed: int = 1, scale: float = 1.0) -> npt.NDArray[np.flo
 
 def constant(array: Any, dtype: str = "f32") -> Input:
     """Returns a constant input with this value."""
-    from tflgpu_plugin.ir import NUMPY_DTYPES
-
     data = np.asarray(array, NUMPY_DTYPES[dtype])
     return Input(data.shape, dtype, data)
+
+
+def in_8_bits(
+    case: Case, dtype: str = "i8", zero: int = 17, axis: int | None = 0, version: int = 3
+) -> Case:
+    """Returns a layer in 8 bits: int8 with a scale for each filter along an axis of the weights, or
+    with one scale (None), or uint8 with zero points of input, weights and result. All integers
+    occur; results have a spread of 50 levels. `version` is the least of an operator with int8."""
+    x, filters, bias = (value.shape for value in case.inputs if value is not None)
+    limits, (count,) = np.iinfo(NUMPY_DTYPES[dtype]), bias
+    unsigned, random = dtype == "u8", np.random.default_rng([7, *filters])
+    unit, several = 0.0625, axis is not None and not unsigned
+    scales = unit * (random.uniform(0.5, 2.0, count).astype(np.float32) if several else 1)
+    weights = random.integers(limits.min, limits.max + 1, filters).astype(NUMPY_DTYPES[dtype])
+    vector = random.integers(-3000, 3000, count).astype(np.int32)
+    each = tuple(float(scale) for scale in np.reshape(scales, -1))
+    zeros, sums = (120 if unsigned else 0,) * len(each), tuple(unit * scale for scale in each)
+    values = (
+        Input(
+            x, dtype, None, limits.min, limits.max + 1, quantization=Quantization((unit,), (zero,))
+        ),
+        Input(filters, dtype, weights, quantization=Quantization(each, zeros, axis or 0)),
+        Input(bias, "i32", vector, quantization=Quantization(sums, (0,) * len(sums))),
+    )
+    terms = weights.size // count
+    spread = float(np.float32(unit * unit * 74 * 74 * terms**0.5 / 50))
+    result = Quantization((spread,), (132 if unsigned else 5,))
+    return replace(case, version=max(case.version, 1 if unsigned else version), inputs=values,
+                   output_type=dtype, output_quantization=result)  # fmt: skip
 
 
 LEAST, MOST = -(2**31), 2**31  # of int32; the second one is outside

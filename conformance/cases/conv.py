@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant, seeded
+from conformance.cases import Case, Input, constant, in_8_bits, seeded
 from conformance.node_cases import NodeCase
-from tflgpu_plugin.ir import NUMPY_DTYPES, Quantization
 
 
 def conv(
@@ -68,41 +67,6 @@ def passing(name: str, x: tuple[int, ...], kernel: int) -> Case:
     return Case(
         name, "CONV_2D", 1, values, "Conv2DOptions", options("SAME", (1, 1), (1, 1), "NONE")
     )
-
-
-def in_8_bits(
-    name: str,
-    x: tuple[int, ...],
-    filters: tuple[int, ...],
-    dtype: str = "i8",
-    padding: str = "SAME",
-    stride: tuple[int, int] = (1, 1),
-    activation: str = "NONE",
-    zero: int = 17,
-) -> Case:
-    """Returns a case in 8 bits: int8 with a scale for each filter, or uint8 with zero points of
-    input, weights and result. All integers occur; results have a spread of 50 levels."""
-    limits, terms = np.iinfo(NUMPY_DTYPES[dtype]), int(np.prod(filters[1:]))
-    unsigned, random = dtype == "u8", np.random.default_rng([7, *filters])
-    unit, middle = 0.0625, 0.5 if unsigned else 0.0
-    scales = unit * (1 if unsigned else random.uniform(0.5, 2.0, filters[0]).astype(np.float32))
-    weights = random.integers(limits.min, limits.max + 1, filters).astype(NUMPY_DTYPES[dtype])
-    bias = random.integers(-3000, 3000, filters[0]).astype(np.int32)
-    per_filter = tuple(float(scale) for scale in np.reshape(scales, -1))
-    zeros = (120 if unsigned else 0,) * len(per_filter)
-    sums = tuple(unit * scale for scale in per_filter)
-    values = (
-        Input(
-            x, dtype, None, limits.min, limits.max + 1, quantization=Quantization((unit,), (zero,))
-        ),
-        Input(filters, dtype, weights, quantization=Quantization(per_filter, zeros)),
-        Input(filters[:1], "i32", bias, quantization=Quantization(sums, (0,) * len(sums))),
-    )
-    spread = float(np.float32(unit * unit * 74 * 74 * terms**0.5 / 50))
-    given = options(padding, stride, (1, 1), activation)
-    result = Quantization((spread,), (int(middle * 255) + 5,))
-    return Case(name, "CONV_2D", 1 if unsigned else 3, values, "Conv2DOptions", given,
-                output_type=dtype, output_quantization=result)  # fmt: skip
 
 
 POINT = [
@@ -190,17 +154,19 @@ LARGE = [
     passing("window, sums over 65504 on the way", (1, 5, 5, 640), 3),
 ]
 BYTES = [
-    in_8_bits("8 bits, point", (1, 9, 7, 32), (40, 1, 1, 32)),
-    in_8_bits("8 bits, point of broken slices", (2, 5, 7, 13), (19, 1, 1, 13), activation="RELU"),
-    in_8_bits("8 bits, unsigned point", (1, 9, 7, 24), (36, 1, 1, 24), "u8", zero=131),
-    in_8_bits("8 bits, window", (1, 9, 8, 12), (20, 3, 3, 12), stride=(2, 1)),
+    in_8_bits(conv("8 bits, point", (1, 9, 7, 32), (40, 1, 1, 32))),
     in_8_bits(
-        "8 bits, unsigned window", (1, 9, 8, 7), (9, 5, 3, 7), "u8", zero=3, activation="RELU6"
+        conv("8 bits, point of broken slices", (2, 5, 7, 13), (19, 1, 1, 13), activation="RELU")
     ),
-    in_8_bits("8 bits, without zero point", (1, 6, 6, 8), (8, 3, 3, 8), zero=0),
-    in_8_bits("8 bits, few pixels", (1, 3, 3, 1024), (12, 1, 1, 1024), "u8", zero=255),
-    in_8_bits("8 bits, few pixels, window", (1, 5, 5, 128), (12, 3, 3, 128), padding="VALID"),
-    in_8_bits("8 bits, nine rows", (9, 1, 1, 20), (24, 1, 1, 20)),
+    in_8_bits(conv("8 bits, unsigned point", (1, 9, 7, 24), (36, 1, 1, 24)), "u8", 131),
+    in_8_bits(conv("8 bits, window", (1, 9, 8, 12), (20, 3, 3, 12), stride=(2, 1))),
+    in_8_bits(
+        conv("8 bits, unsigned window", (1, 9, 8, 7), (9, 5, 3, 7), activation="RELU6"), "u8", 3
+    ),
+    in_8_bits(conv("8 bits, without zero point", (1, 6, 6, 8), (8, 3, 3, 8)), zero=0),
+    in_8_bits(conv("8 bits, few pixels", (1, 3, 3, 1024), (12, 1, 1, 1024)), "u8", 255),
+    in_8_bits(conv("8 bits, few pixels, window", (1, 5, 5, 128), (12, 3, 3, 128), "VALID")),
+    in_8_bits(conv("8 bits, nine rows", (9, 1, 1, 20), (24, 1, 1, 20))),
 ]
 CASES = (
     POINT + PLACES + WINDOWS + WINOGRAD + ACTIVATIONS + GROUPS + RUNTIME + LARGE + BYTES + REFUSED

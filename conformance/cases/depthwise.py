@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.cases import Case, Input, constant, seeded
+from conformance.cases import Case, Input, constant, in_8_bits, seeded
 from conformance.node_cases import NodeCase
 
 
@@ -102,8 +102,28 @@ ACTIVATIONS = [
     depthwise(f"{a.lower()}, stride {s}", (1, 7, 7, 5), (3, 3), stride=(s, s), activation=a)
     for a, s in (("RELU", 1), ("RELU6", 1), ("RELU6", 2), ("RELU_N1_TO_1", 2))
 ]
+BYTES = [
+    in_8_bits(depthwise(f"8 bits, {name}", x, kernel, stride=(s, s)), dtype, zero, axis=3)
+    for name, x, kernel, s, dtype, zero in (
+        ("3x3", (2, 7, 6, 13), (3, 3), 1, "i8", 17),
+        ("3x3 of a pixel", (1, 1, 1, 4), (3, 3), 1, "i8", -128),
+        ("3x3 stride 2", (1, 8, 9, 5), (3, 3), 2, "i8", 127),
+        ("3x3 without zero point", (1, 5, 5, 8), (3, 3), 1, "i8", 0),
+        ("unsigned 3x3", (1, 6, 11, 6), (3, 3), 1, "u8", 131),
+        ("unsigned 3x3 stride 2", (2, 7, 8, 9), (3, 3), 2, "u8", 255),
+        ("5x5", (1, 9, 8, 6), (5, 5), 1, "i8", 17),
+        ("unsigned 2x9", (1, 7, 12, 6), (2, 9), 1, "u8", 3),
+    )
+]
+BYTES += [
+    in_8_bits(depthwise("8 bits, 3x3 valid", (1, 6, 7, 6), (3, 3), "VALID"), axis=3),
+    in_8_bits(depthwise("8 bits, 3x3 dilation 2", (1, 9, 8, 6), (3, 3), dilation=(2, 2)), axis=3),
+    in_8_bits(
+        depthwise("8 bits, relu6", (1, 9, 8, 6), (3, 3), activation="RELU6"), "u8", 7, axis=3
+    ),
+]
 REFUSED = [depthwise("fused tanh", (1, 4, 4, 4), (3, 3), activation="TANH", refused=True)]
-CASES = ROWS + PADDED + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + REFUSED
+CASES = ROWS + PADDED + DILATED + WINDOWS + MULTIPLIED + ACTIVATIONS + BYTES + REFUSED
 
 
 def node(name: str, shape: tuple[int, ...], kernel: tuple[int, int], strides: tuple[int, int],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance.cases import Case, Input, constant, seeded
+from conformance.cases import Case, Input, constant, in_8_bits, seeded
 
 
 def fully(
@@ -104,4 +104,14 @@ OTHERS += [Case(f"bias of shape {shape}", "FULLY_CONNECTED", 1,
                 (Input((2, 7)), constant(seeded(6, 7)), constant(seeded(*shape))),
                 "FullyConnectedOptions", {}, refused=refused)
            for shape, refused in (((1, 6), False), ((3, 2), True), ((1, 1, 6), True))]  # fmt: skip
-CASES = SIZES + LONG + RANKS + KEPT + OTHERS
+BYTES = [
+    in_8_bits(fully(f"8 bits, {name}", x, matrix), dtype, zero, axis=None, version=4)
+    for name, x, matrix, dtype, zero in (
+        ("a row", (1, 200), (45, 200), "i8", 17),
+        ("unsigned row", (1, 37), (130, 37), "u8", 131),
+        ("three rows", (3, 1024), (10, 1024), "i8", -128),
+        ("unsigned rows", (7, 64), (9, 64), "u8", 255),
+        ("nine rows", (9, 40), (24, 40), "i8", 127),
+    )
+]
+CASES = SIZES + LONG + RANKS + KEPT + OTHERS + BYTES

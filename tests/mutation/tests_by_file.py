@@ -45,6 +45,7 @@ FAMILIES: dict[str, Sequence[str]] = {
     "attention_memory": ("attention",),
     "attention_shuffle": ("attention",),
     "depthwise_columns": ("depthwise",),
+    "depthwise_in_dots": ("depthwise",),
     "depthwise_in_rows": ("depthwise",),
     "depthwise_in_span": ("depthwise",),
     "depthwise_taps": ("depthwise",),
