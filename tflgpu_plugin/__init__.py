@@ -58,12 +58,19 @@ def load_delegate(
     `load_delegate({"adapter": "nvidia"})`.
 
     Raises ValueError with a sentence for a bad option or when no adapter can be used, ImportError
-    when there is no host."""
+    when there is no host, and TypeError for other arguments."""
     if not isinstance(library, str):
         if options is not None:
             raise TypeError("load_delegate() takes its options once.")
-        return _provider("tflite").load_delegate("tflgpu", library)
-    return _provider("tflite").load_delegate(library, options)
+        options, name = library, "tflgpu"
+    else:
+        name = library
+    if options is not None and not hasattr(options, "items"):
+        raise TypeError(
+            'load_delegate() takes options as a dictionary, such as {"adapter": "nvidia"}, not '
+            f"{options!r}."
+        )
+    return _provider("tflite").load_delegate(name, options)
 
 
 def litert_environment(**options: object) -> Any:

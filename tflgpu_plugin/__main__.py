@@ -1,5 +1,5 @@
 """Runs the command `tflgpu` as `python -m tflgpu_plugin`."""
 
-from tflgpu_plugin.cli.commands import main
+from tflgpu_plugin.cli import main
 
-main(prog_name="tflgpu")
+main()

@@ -199,3 +199,23 @@ def test_the_column_of_an_only_input() -> None:
     with pytest.raises(BadInput, match="the data does not have the model's inputs"):
         columns.taken(batch | {"other": np.zeros((2, 3))}, signature(PICTURE))
     assert columns.taken(batch | {"x": np.zeros((2, 3))}, signature(PICTURE)) == ["x"]
+
+
+def test_files_without_samples_are_no_inputs(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((0, 2), np.int32))
+    with pytest.raises(BadInput, match="There are no inputs in"):
+        sources.listed([tmp_path / "x.npy"], signature(NUMBERS))
+
+
+def test_files_that_numpy_would_unpickle(tmp_path: Path) -> None:
+    """Its advice to do so is not repeated."""
+    (tmp_path / "x.npy").write_bytes(b"no array")
+    with pytest.raises(BadInput, match=r"cannot be read \(it is no array of numpy's\)"):
+        read(tmp_path / "x.npy", NUMBERS)
+
+
+@pytest.mark.parametrize("kind", ["f4", "i1"])
+def test_pixels_of_whole_tensors_are_scaled(kind: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.full((2, 4, 6, 3), 255, np.uint8))
+    (found,) = read(tmp_path / "x.npy", Input("x", (2, 4, 6, 3), np.dtype(kind)))
+    assert (found == (1 if kind == "f4" else 127)).all() and found.dtype == kind

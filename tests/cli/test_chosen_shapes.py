@@ -54,7 +54,7 @@ def test_the_shapes_that_were_chosen_are_told(
         pytest.skip("no TFLite host")
     done = run(command, path)
     assert done.exit_code == 0, done.output
-    told = f"The model has dynamic extents. Shapes chosen here: {name} {shape}."
+    told = f"The model has dynamic extents. Shapes used here: {name} {shape}."
     assert done.stdout.count(told) == 1
     found = json.loads(run(command, path, "--json").stdout)
     assert found["chosen_shapes"] == {name: shape}
@@ -74,7 +74,7 @@ def test_a_model_that_does_not_take_them(command: tuple[str, ...], tmp_path: Pat
     done = run(command, onnx_file(tmp_path, "Pad", mode="reflect"))
     assert done.exit_code == 2 and "Traceback" not in done.output
     assert "onnxruntime does not accept these values: " in done.stderr
-    assert "Shapes chosen here: x [1, 64]. Give others with --shape NAME=1x512" in done.stderr
+    assert "Shapes used here: x [1, 64]. Give others with --shape NAME=1x512" in done.stderr
 
 
 @pytest.mark.parametrize("host", hosts.installed())
@@ -88,7 +88,7 @@ def test_a_tflite_model_that_does_not_take_them(
     done = run(command, path, "--host", host)
     assert done.exit_code == 2 and "Traceback" not in done.output
     assert f"Error: {host} " in done.stderr and "does not accept these values: " in done.stderr
-    assert "Shapes chosen here: samples [1, 1]. Give others with --shape" in done.stderr
+    assert "Shapes used here: samples [1, 1]. Give others with --shape" in done.stderr
 
 
 def test_open_extents_of_either_host() -> None:

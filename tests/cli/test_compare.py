@@ -260,7 +260,7 @@ def test_no_node_on_the_gpu_is_status_1(tmp_path: Path, more: list[str]) -> None
 def test_the_text_says_how_it_was_compared(tmp_path: Path) -> None:
     text = compare(onnx(tmp_path), "--rtol", "0.25").output
     assert "Compared with onnxruntime's CPU kernels: a tensor agrees within 0.25 of" in text
-    assert "Shapes chosen here: x [1, 3, 224, 16].\n" in text
+    assert "Shapes used here: x [1, 3, 224, 16].\n" in text
 
 
 def test_inputs_and_shapes_are_given(tmp_path: Path) -> None:
@@ -315,9 +315,44 @@ def test_files_that_are_no_arrays_are_status_2(tmp_path: Path) -> None:
     path, file = onnx(tmp_path), tmp_path / "x.npy"
     file.write_bytes(b"no array")
     assert "not a .npy file" in compare(path, "--input", f"x={file}").stderr
-    np.save(file, np.ones(3))
-    assert (
-        "holds float64, and the input takes float32" in compare(path, "--input", f"x={file}").stderr
-    )
+    np.save(file, np.ones(3, np.complex64))
+    assert "x takes float32, not complex64." in compare(path, "--input", f"x={file}").stderr
+    np.save(file, np.full((1, 3, 2, 16), 1e300))
+    assert "some numbers are too large" in compare(path, "--input", f"x={file}").stderr
     np.save(file, np.array([{}]), allow_pickle=True)
-    assert "not a .npy file" in compare(path, "--input", f"x={file}").stderr
+    said = compare(path, "--input", f"x={file}").stderr
+    assert "not a .npy file" in said and "pickle" not in said
+
+
+def test_numbers_of_a_wider_type_are_rounded(tmp_path: Path) -> None:
+    """The same files are inputs here and of `tflgpu run`."""
+    file = tmp_path / "x.npy"
+    np.save(file, np.linspace(-1, 1, 96).reshape(1, 3, 2, 16))
+    given = found(0, onnx(tmp_path), "--input", f"x={file}")
+    assert given["verdict"] == "The tensor agrees."
+
+
+def test_shapes_that_were_given_are_not_called_chosen(tmp_path: Path) -> None:
+    said = compare(onnx(tmp_path), "--shape", "x=1x3x4x16").output
+    assert "Shapes used here: x [1, 3, 4, 16]." in said and "chosen" not in said
+
+
+def test_results_without_elements_are_no_agreement(tmp_path: Path) -> None:
+    path = tmp_path / "empty.onnx"
+    nodes = [node("Relu", ["x"], ["y"])]
+    path.write_bytes(model(nodes, {"x": ("n", 4)}, {"y": ("n", 4)}))
+    assert found(0, path)["agrees"]
+    result = compare(path, "--shape", "x=0x4")
+    assert result.exit_code == 1 and "agrees." not in result.output, result.output
+
+
+def test_a_run_on_the_hosts_kernels_is_no_agreement(tmp_path: Path) -> None:
+    """An integer beyond int32 is for the host's kernels."""
+    path, file = tmp_path / "wide.onnx", tmp_path / "x.npy"
+    kinds: Any = {"x": np.int64, "y": np.int64}
+    path.write_bytes(model([node("Neg", ["x"], ["y"])], {"x": (4,)}, {"y": (4,)}, kinds=kinds))
+    for value, status in ((7, 0), (1 << 40, 1)):
+        np.save(file, np.full(4, value))
+        given = found(status, path, "--input", f"x={file}", "--bisect", "-o", "force=1")
+        assert given["agrees"] == (status == 0) and given["nodes_on_gpu"] == 1
+    assert given["verdict"].startswith("The GPU could not do this run")

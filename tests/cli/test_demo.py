@@ -19,6 +19,7 @@ from PIL import Image
 
 import tflgpu_plugin
 from conformance.models.tflite import Model
+from tests.frontend.test_report_lines import ONE
 from tflgpu_plugin import demo, kernels
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
@@ -208,7 +209,8 @@ def test_onnx_model_passes_the_public_checker() -> None:
 
 def _comparison(agreement: Agreement, nodes: int = 1) -> Comparison:
     placed = tuple(NodeReport(k, "ADD", "", GPU, None) for k in range(nodes))
-    return Comparison("host 1", "cpu", [agreement], [np.ones(3)], Report(None, placed), 1, 1)
+    report = Report(None, placed, (replace(ONE, runs=1),))
+    return Comparison("host 1", "cpu", [agreement], [np.ones(3)], report, 1, 1)
 
 
 def test_without_a_host_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

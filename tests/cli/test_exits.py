@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from tests.support import batches
-from tflgpu_plugin.cli import exits, shared
+from tflgpu_plugin.cli import exits, listing, shared
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.harness import compare, hosts
@@ -129,6 +129,7 @@ def test_no_adapter_is_three(command: str, suffix: str, models: Path, tmp_path: 
     )
     assert done.returncode == exits.NO_ADAPTER, (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr and "No usable GPU adapter" in done.stdout + done.stderr
+    assert "Run `tflgpu info`" not in done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not find_spec("onnxruntime"), reason="onnxruntime is not installed")
@@ -237,6 +238,30 @@ def test_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("tflgpu_plugin.cli.doctor.examine", interrupt)
     assert CliRunner().invoke(main, ["info"]).exit_code == exits.INTERRUPTED
+
+
+@pytest.mark.parametrize("package", ["click", "rich", "numpy"])
+def test_an_interrupt_while_packages_are_imported(package: str, tmp_path: Path) -> None:
+    (tmp_path / f"{package}.py").write_text("raise KeyboardInterrupt")
+    done = subprocess.run([*TFLGPU, "info"], env=os.environ | {"PYTHONPATH": str(tmp_path)},
+                          capture_output=True, text=True)  # fmt: skip
+    assert (done.returncode, done.stderr) == (exits.INTERRUPTED, "Interrupted.\n")
+
+
+def test_an_interrupt_at_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.termui.visible_prompt_func", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        listing._confirmed("Delete?", True)
+
+
+@pytest.mark.parametrize("command", ["ops", "options"])
+def test_a_log_level_that_does_not_exist(command: str) -> None:
+    done = subprocess.run([*TFLGPU, command], env=os.environ | {"TFLGPU_LOG": "loud"},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0 and done.stderr.count("TFLGPU_LOG is 'loud'. It takes: debug,") == 1
 
 
 BROKEN = [

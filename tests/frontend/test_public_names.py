@@ -61,6 +61,9 @@ def test_options_may_be_the_only_argument(monkeypatch: pytest.MonkeyPatch) -> No
     ]
     with pytest.raises(TypeError, match="takes its options once"):
         tflgpu_plugin.load_delegate({"force": "1"}, {})
+    for given in ((5,), ("tflgpu", 5), (["adapter"],)):
+        with pytest.raises(TypeError, match="takes options as a dictionary, such as"):
+            tflgpu_plugin.load_delegate(*given)
 
 
 def test_a_misspelt_option_is_suggested() -> None:

@@ -241,6 +241,18 @@ def test_what_is_no_attention_stays(change: str) -> None:
     assert fuse_attention(graph) == graph
 
 
+@pytest.mark.parametrize(("value", "leaves_nothing"), [(-1.005e37, True), (-0.995e37, False)])
+def test_a_number_that_leaves_nothing_of_a_score(value: float, leaves_nothing: bool) -> None:
+    n = ShapedNet()
+    q, k, v = (n.input((1, 2, length, 4)) for length in (3, 5, 5))
+    s = n.run("matmul", q, k, shape=(1, 2, 3, 5), transpose_b=True)
+    chosen = n.constant(np.eye(3, 5, dtype=bool)), s, n.constant(np.float32(value))
+    s = n.run("where", *chosen, shape=(1, 2, 3, 5))
+    y = n.run("matmul", n.same("softmax", s, axis=-1, beta=1.0), v, shape=(1, 2, 3, 4))
+    made = fuse_attention(n.graph(y))
+    assert any(node.op == "attention" for node in made.nodes) == leaves_nothing
+
+
 def test_keys_without_batches() -> None:
     """Keys have as many heads as there are batches, but no batches."""
     n = ShapedNet()

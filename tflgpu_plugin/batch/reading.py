@@ -35,7 +35,7 @@ class Reader:
             raise
         except Exception as error:  # readers raise errors of many kinds for damaged files
             system = error.strerror if isinstance(error, OSError) else None
-            raise BadInput(f"it cannot be read ({system or inputs.one_line(error)})") from error
+            raise BadInput(f"it cannot be read ({system or inputs.unread(error)})") from error
 
     def _read(self, item: Item) -> Sample:
         path = Path(item.path)

@@ -79,9 +79,9 @@ class Listing:
 
 def listed(paths: Sequence[Path], signature: Signature) -> Listing:
     """Returns the files and, in order of their names, those in the folders. Raises BadInput where
-    there is none."""
+    there is none, or where they hold no samples."""
     found = [source_of(path, signature) for given in paths for path in _files(given)]
-    if not found:
+    if not any(source.count for source in found):
         named = ", ".join(str(path) for path in paths)
         raise BadInput(
             f"There are no inputs in {named}. An input is a picture, a .npy, .npz or .parquet file."

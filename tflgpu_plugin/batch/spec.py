@@ -36,8 +36,6 @@ class Input:
     def conform(self, value: Array) -> Array:
         """Returns the value as one sample of this type, reshaped if the shapes differ only by a
         leading 1 or the value is a flat list. Raises BadInput."""
-        if not _can_be(value, self.dtype):
-            raise BadInput(f"{self.name} takes {self.dtype}, not {value.dtype}.")
         if value.ndim == len(self.shape) + 1 and value.shape[0] == 1:
             value = value[0]
         if value.ndim == 1 and len(self.shape) != 1 and None not in self.shape:
@@ -45,7 +43,7 @@ class Input:
             value = value.reshape(fixed) if value.size == np.prod(fixed) else value
         if not self.fits(value.shape):
             raise BadInput(f"{self.name} takes {shown(self.shape)}, not {shown(value.shape)}.")
-        return np.array(value, self.dtype)  # values mapped from a file are read here
+        return inputs.cast(self.name, value, self.dtype)
 
     def fits(self, shape: Sequence[int]) -> bool:
         pairs = zip(shape, self.shape, strict=False)
@@ -98,14 +96,12 @@ class Spec:
     def sample(self, given: Input, value: Array) -> Array:
         """Returns a value as a sample of this input. Pixels of 8 bits become the values that the
         model takes for them, with its channels. Raises BadInput."""
-        is_pixels = value.dtype == np.uint8 and (given.dtype.kind == "f" or given.dtype == np.int8)
-        if is_pixels and value.ndim == 4 and value.shape[0] == 1:
-            value = value[0]
-        if is_pixels and value.ndim == 3:
-            last = value.transpose(2, 0, 1)
-            value = last if given.fits(last.shape) and not given.fits(value.shape) else value
-            value = inputs.values_of(value, given.dtype, self.mean, self.std)
-        return given.conform(value)
+        if inputs.is_pixels(value, given.dtype):
+            if value.ndim == 4 and value.shape[0] == 1 and not given.fits(value.shape):
+                value = value[0]
+            turned = value.transpose(2, 0, 1) if value.ndim == 3 else value
+            value = turned if given.fits(turned.shape) and not given.fits(value.shape) else value
+        return given.conform(inputs.scaled(value, given.dtype, self.mean, self.std))
 
     def signature(self) -> Signature:
         """Returns the inputs of the model, read by its host without this plugin. Raises BadInput or
@@ -119,16 +115,6 @@ class Spec:
             rest = shape[1:] if batched or pad else shape
             made.append(Input(str(detail["name"]), rest, np.dtype(detail["dtype"]), pad))
         return Signature(tuple(made), batched, host)
-
-
-def _can_be(value: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether this type can represent the values, floats after rounding. The values of integers are
-    checked instead of their type, since tables store them in wider types."""
-    if value.dtype.kind in "iu" and dtype.kind in "iu":
-        return not value.size or bool(
-            np.iinfo(dtype).min <= value.min() and value.max() <= np.iinfo(dtype).max
-        )
-    return np.can_cast(value.dtype, dtype, "same_kind")
 
 
 def _details(path: Path, host: str | None) -> tuple[list[dict[str, Any]], str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tflgpu_plugin import engine
 from tflgpu_plugin.cli.given import inputs, options
-from tflgpu_plugin.frontend.reports import GPU, many
+from tflgpu_plugin.frontend.reports import many
 from tflgpu_plugin.harness import bisect, repro, subjects
 from tflgpu_plugin.harness.bisect import Bisection, Wrong
 from tflgpu_plugin.harness.compare import TOLERANCE, Comparison, Subject, compare
@@ -41,9 +41,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """The result: the comparison of the outputs; the bisection, if one was requested and a node ran
-    on the GPU; for forms that the model was run without (joined by commas), whether the outputs
-    agree then; and the part of the model that was written."""
+    """The result: the comparison of the outputs; the bisection, if one was requested and a
+    partition ran on the GPU; for forms that the model was run without (joined by commas), whether
+    the outputs agree then; and the part of the model that was written."""
 
     model: str
     comparison: Comparison
@@ -99,7 +99,7 @@ def compared(request: Request) -> Found:
     subject = subjects.opened(request.model, request.host, request.given)
     engine.judge(parse(request.options))  # options that no node can run with are no difference
     found = _outputs(subject, request)
-    if not request.bisection or not found.report.count(GPU):
+    if not request.bisection or not found.report.runs:
         return Found(request.model.name, found, None, {})
     bisection = _bisected(subject, request)
     tried = _worked_around(subject, request, bisection) if request.workaround else {}

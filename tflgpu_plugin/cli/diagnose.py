@@ -44,7 +44,8 @@ from tflgpu_plugin.cli.written import OutFile
 @prepared
 @as_json
 def compare(model: Path, as_json: bool, **arguments: Any) -> None:
-    """Compare all outputs of MODEL on the CPU and on the GPU. Exit status 1 when they differ.
+    """Compare all outputs of MODEL on the CPU and on the GPU. Exit status 1 when they differ,
+    or when nothing that the GPU computed could be compared.
 
     Inputs that are not given have seeded values. --bisect runs every partition launch by launch on
     the CPU's values; --workaround also tries the model without the form of the first wrong

@@ -13,9 +13,10 @@ from typing import Any
 
 import click
 
+from tflgpu_plugin import cli, log
 from tflgpu_plugin.log import REPORT, debugging
 
-FINE, DIFFERS, UNUSABLE, NO_ADAPTER, INTERRUPTED = 0, 1, 2, 3, 130
+FINE, DIFFERS, UNUSABLE, NO_ADAPTER, INTERRUPTED = 0, 1, 2, 3, cli.INTERRUPTED
 WHOLE = 1 << 20  # characters, for a text that is not cut
 EXPECTED = (
     ValueError,
@@ -51,6 +52,7 @@ class Commands(click.Group):
             return super().main(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
+        log.enabled(log.WARNING)  # tells of a wrong TFLGPU_LOG; a command may be silent meanwhile
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):

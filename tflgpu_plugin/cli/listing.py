@@ -146,10 +146,13 @@ def clear_cache(folder: Path | None, yes: bool, as_json: bool) -> None:
 
 
 def _confirmed(question: str, asked: bool) -> bool:
-    """Returns the answer to a question. Raises Sentence where nobody can answer it."""
+    """Returns the answer to a question. Raises Sentence where nobody can answer it, and
+    KeyboardInterrupt after Ctrl-C, which click does not tell from the end of the input."""
     try:
         if asked:
             return click.confirm(question, err=True)
-    except click.Abort:
+    except click.Abort as error:
         click.echo(err=True)
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
     raise Sentence("Nothing was deleted: add --yes to delete without a question.")

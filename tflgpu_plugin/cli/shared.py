@@ -175,7 +175,7 @@ def show_agreements(agreements: Iterable[Any]) -> None:
             f"{a.difference:.1e}",
             f"{a.magnitude:.3g}",
             f"{a.relative:.1e}",
-            "yes" if a.ok else "NO",
+            "NO" if not a.ok else "empty" if a.empty else "yes",
         ]
         for a in agreements
     ]

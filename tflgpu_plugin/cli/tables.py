@@ -198,7 +198,9 @@ with a constant beyond that stays on the CPU, and a run that uses such a number 
 host's own kernels.
 
 Nodes that depend on constants, shapes and integers of a run that decide shapes only are evaluated
-before a run, as `RANGE` and `DENSIFY` of sparse weights. [Rules](#rules) hold for all rows.
+before a run, as `RANGE` and `DENSIFY` of sparse weights. [Rules](#rules) hold for all rows. Axes,
+paddings, shapes and counts that a row calls constant may also be such integers, or follow from
+shapes.
 
 Every node needs the following, and what the table says of its operator:
 

@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tflgpu_plugin.frontend.reports import GPU, Report
+from tflgpu_plugin.frontend.reports import GPU, Report, many
+from tflgpu_plugin.harness.built import ELSEWHERE
 from tflgpu_plugin.harness.inputs import shapes_sentence
 from tflgpu_plugin.harness.parts import Nodes
 from tflgpu_plugin.ir import MAX_FLOAT16, MAX_FLOAT32
@@ -24,6 +25,7 @@ T = TypeVar("T")
 TOLERANCE = 1e-4
 SPREAD = 4.0  # tolerance as a multiple of the difference between the host's own sets of kernels
 SHOWN = 4  # tensors that a message lists
+EMPTY = "Nothing was compared: the results have no elements."
 MAX_PROBES = 24  # intermediate results of a user's model that are compared
 # CPU kernels, by the names of TFLite: the default ones of a host, and its own two sets.
 FASTEST, OPTIMIZED, REFERENCE = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES", "BUILTIN_REF"
@@ -128,12 +130,13 @@ class Subject(Protocol):
 @dataclass(frozen=True)
 class Agreement:
     """The comparison of one tensor: the largest difference and magnitude, and the difference that
-    is allowed."""
+    is allowed. `empty`: the tensor has no elements, so that nothing was compared."""
 
     name: str
     difference: float
     magnitude: float
     allowed: float
+    empty: bool = False
 
     @property
     def ok(self) -> bool:
@@ -165,12 +168,21 @@ class Comparison:
 
     @property
     def ok(self) -> bool:
-        """Whether all tensors agree, and some of the nodes ran on the GPU."""
-        return self.agrees and self.report.count(GPU) > 0
+        """Whether all tensors agree, and numbers that the GPU computed are among them."""
+        return self.agrees and not self.nothing
 
     @property
     def agrees(self) -> bool:
         return bool(self.agreements) and all(a.ok for a in self.agreements)
+
+    @property
+    def nothing(self) -> str:
+        """Returns a sentence where no number that the GPU computed was compared, else ""."""
+        if not self.report.count(GPU):
+            return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
+        if not self.report.runs:
+            return ELSEWHERE
+        return "" if any(not a.empty for a in self.agreements) else EMPTY
 
     def lines(self) -> list[str]:
         """Returns the summary as lines for a reader."""
@@ -197,10 +209,12 @@ class Comparison:
                 f"as {self._by_design}; report others with the file of `tflgpu bugreport MODEL`. "
                 f"Tensors: {', '.join(bad[:SHOWN])}{more}."
             )
-        if not self.report.count(GPU):
-            return "Nothing ran on the GPU; `tflgpu check MODEL` says why."
-        count = len(self.agreements)
-        return "The tensor agrees." if count == 1 else f"All {count} tensors agree."
+        if self.nothing:
+            return self.nothing
+        count = sum(not a.empty for a in self.agreements)
+        empty = len(self.agreements) - count
+        more = f" {many(empty, 'other')} had no elements." if empty else ""
+        return f"The tensor agrees.{more}" if count == 1 else f"All {count} tensors agree.{more}"
 
     def basis(self) -> str:
         """Returns the sentence that says how the tensors were judged."""
@@ -240,6 +254,7 @@ class Comparison:
         return {
             "host": self.host,
             "agrees": self.ok,
+            "verdict": self.verdict(),
             "tensors": tensors,
             "nodes": len(self.report.nodes),
             "nodes_on_gpu": self.report.count(GPU),
@@ -327,7 +342,8 @@ def agree(
     for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
         magnitude = float(np.abs(_computed(expected)).max(initial=0))
         allowed = max(tolerance * magnitude, SPREAD * _spread(expected, other))
-        found.append(Agreement(name, difference(expected, got), magnitude, allowed))
+        apart, empty = difference(expected, got), not expected.size
+        found.append(Agreement(name, apart, magnitude, allowed, empty))
     return found
 
 

@@ -34,6 +34,12 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def unread(error: Exception) -> str:
+    """Returns why numpy cannot read a file. For what is none of its files, or holds objects, numpy
+    advises to unpickle it, which runs the code in it."""
+    return "it is no array of numpy's" if "pickle" in str(error) else one_line(error)
+
+
 @dataclass(frozen=True)
 class Given:
     """The inputs that a user gives: a picture for the first input that takes one, as (pixel - mean)
@@ -56,7 +62,7 @@ def make(details: list[dict[str, Any]], given: Given) -> list[Array]:
     _require_known(details, (*given.files, *given.shapes))
     for detail in details:
         name, dtype = str(detail["name"]), np.dtype(detail["dtype"])
-        loaded = _loaded(given.files[name], dtype) if name in given.files else None
+        loaded = _loaded(name, dtype, given) if name in given.files else None
         wanted = given.shapes.get(name) if loaded is None else loaded.shape
         if wanted is not None:
             detail["shape"] = _fitting(name, wanted, detail)
@@ -101,12 +107,13 @@ def _fitting(name: str, wanted: tuple[int, ...], detail: dict[str, Any]) -> list
     return list(wanted)
 
 
-def _loaded(path: Path, dtype: np.dtype[Any]) -> Array:
-    """Returns the array of a .npy file. Raises BadInput, also if its dtype differs from `dtype`."""
-    array = loaded(path)
-    if array.dtype != dtype:
-        raise BadInput(f"{path} holds {array.dtype}, and the input takes {dtype}.")
-    return np.ascontiguousarray(array).reshape(array.shape)
+def _loaded(name: str, dtype: np.dtype[Any], given: Given) -> Array:
+    """Returns the values of the .npy file of this input. Raises BadInput."""
+    values = scaled(loaded(given.files[name]), dtype, given.mean, given.std)
+    try:
+        return cast(name, values, dtype)
+    except BadInput as error:
+        raise BadInput(f"{given.files[name]}: {error}") from error
 
 
 def loaded(path: Path) -> Array:
@@ -115,14 +122,15 @@ def loaded(path: Path) -> Array:
     try:
         array: Array = np.load(file, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise BadInput(f"{path} is not a .npy file with numbers ({one_line(error)}).") from error
+        raise BadInput(f"{path} is not a .npy file with numbers ({unread(error)}).") from error
     if not isinstance(array, np.ndarray):
         raise BadInput(f"{path} holds several arrays; give a .npy file with one.")
     return array
 
 
 def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
-    """Returns the shapes of the inputs that have dynamic extents in the model, by name."""
+    """Returns the shapes of the inputs that have dynamic extents in the model, by name, whether the
+    user has given them or not."""
     found = {}
     for detail in details:
         if None in detail["open"]:
@@ -131,9 +139,9 @@ def chosen(details: list[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def shapes_sentence(shapes: Mapping[str, list[int]]) -> str:
-    """Returns a sentence about shapes that were chosen; "" where there are none."""
+    """Returns a sentence about shapes that were chosen or given; "" where there are none."""
     listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    return f"The model has dynamic extents. Shapes chosen here: {listed}." if listed else ""
+    return f"The model has dynamic extents. Shapes used here: {listed}." if listed else ""
 
 
 def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str:
@@ -196,6 +204,37 @@ def values_of(pixels: Array, dtype: np.dtype[Any], mean: float, std: float) -> A
     if dtype == np.int8:
         return np.ascontiguousarray((pixels.astype(np.int16) - 128).astype(dtype))
     return np.ascontiguousarray(pixels.astype(dtype))
+
+
+def is_pixels(value: Array, dtype: np.dtype[Any]) -> bool:
+    """Whether the values are pixels of 8 bits, in three or four dimensions, for an input that takes
+    other numbers for them."""
+    takes = dtype.kind == "f" or dtype == np.int8
+    return takes and value.dtype == np.uint8 and value.ndim in (3, 4)
+
+
+def scaled(value: Array, dtype: np.dtype[Any], mean: float, std: float) -> Array:
+    """Returns the values that an input of this type takes for pixels of 8 bits, and any other array
+    as it is."""
+    return values_of(value, dtype, mean, std) if is_pixels(value, dtype) else value
+
+
+def cast(name: str, value: Array, dtype: np.dtype[Any]) -> Array:
+    """Returns a contiguous copy of the values in the type of the input of this name. Raises
+    BadInput where the type cannot represent them, floats after rounding. The values of integers are
+    checked instead of their type, since tables store them in wider types."""
+    if value.dtype.kind in "iu" and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        fits = not value.size or bool(limits.min <= value.min() and value.max() <= limits.max)
+    else:
+        fits = np.can_cast(value.dtype, dtype, "same_kind")
+    if not fits:
+        raise BadInput(f"{name} takes {dtype}, not {value.dtype}.")
+    try:
+        with np.errstate(over="raise"):
+            return np.array(value, dtype, order="C")  # values mapped from a file are read here
+    except FloatingPointError as error:
+        raise BadInput(f"{name} takes {dtype}, for which some numbers are too large.") from error
 
 
 def _seeded(

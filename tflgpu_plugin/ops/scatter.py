@@ -252,9 +252,9 @@ def _segments(graph: Graph, node: Node) -> int:
 
 
 def refuse_new(graph: Graph, node: Node, target: Target) -> Refusal | None:
-    """Requires a constant shape, or number of segments; no booleans; no sum or product of int64; at
-    most 2^28 index reads (elements of the result times indices), unless indices are constant and
-    different, and the result has at most 2^24 positions."""
+    """Requires no booleans; no sum or product of int64; at most 2^28 index reads (elements of the
+    result times indices), unless indices are constant and different, and the result has at most
+    2^24 positions."""
     if found := unplanned(node.op, new_shapes, graph, node):
         return found
     (indices, updates), (shape,) = _given(node), new_shapes(graph, node)

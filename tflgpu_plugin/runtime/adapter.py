@@ -46,17 +46,13 @@ DISCRETE_THREADS = 1 << 16
 SHARED_MEMORY = ("integrated", "software")  # kinds whose mapped buffers are not slow for the GPU
 
 _DRIVERS = {
-    "win32": "Install the driver of your GPU's maker, which brings Vulkan or Direct3D 12. ",
-    "darwin": "Metal is part of macOS; virtual machines may lack it. ",
+    "win32": "Install the driver of your GPU's maker, which brings Vulkan or Direct3D 12.",
+    "darwin": "Metal is part of macOS; virtual machines may lack it.",
 }
-INSTALL_HINT = (
-    "No usable GPU adapter was found. "
-    + _DRIVERS.get(
-        sys.platform,
-        "Install a Vulkan driver for your GPU, or the software one: on Debian or Ubuntu "
-        "`apt-get install mesa-vulkan-drivers libvulkan1`. ",
-    )
-    + "Run `tflgpu info` to list the adapters that are found."
+INSTALL_HINT = "No usable GPU adapter was found. " + _DRIVERS.get(
+    sys.platform,
+    "Install a Vulkan driver for your GPU, or the software one: on Debian or Ubuntu "
+    "`apt-get install mesa-vulkan-drivers libvulkan1`.",
 )
 
 
