@@ -254,7 +254,7 @@ def test_an_interrupt_at_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("click.termui.visible_prompt_func", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        listing._confirmed("Delete?", True)
+        listing.confirmed("Delete?", True)
 
 
 @pytest.mark.parametrize("command", ["ops", "options"])

@@ -134,7 +134,7 @@ def clear_cache(folder: Path | None, yes: bool, as_json: bool) -> None:
 
     files, place = caches.files(folder), caches.contents(folder).folder
     what = f"{len(files):,} files ({megabytes(sum(files.values()))}) in {place}"
-    if files and not yes and not _confirmed(f"Delete {what}?", asked=not as_json):
+    if files and not yes and not confirmed(f"Delete {what}?", asked=not as_json):
         return console.print("Nothing was deleted.")
     failed = caches.clear(files)
     if failed:
@@ -145,7 +145,7 @@ def clear_cache(folder: Path | None, yes: bool, as_json: bool) -> None:
     return console.print(f"Deleted {what}." if files else f"There was nothing in {place}.")
 
 
-def _confirmed(question: str, asked: bool) -> bool:
+def confirmed(question: str, asked: bool) -> bool:
     """Returns the answer to a question. Raises Sentence where nobody can answer it, and
     KeyboardInterrupt after Ctrl-C, which click does not tell from the end of the input."""
     try:

@@ -178,6 +178,13 @@ def onnx_cells(rows: Iterable[dict[str, Any]]) -> list[list[str]]:
     ]
 
 
+EVALUATED = """\
+Nodes that depend on constants, shapes and integers of a run that decide shapes only are evaluated
+before a run, as `RANGE` and `DENSIFY` of sparse weights. [Rules](#rules) hold for all rows. Axes,
+paddings, shapes and counts that a row calls constant may also be such integers, or follow from
+shapes."""
+
+
 def ops_markdown() -> str:
     """Returns the page docs/ops.md."""
     return f"""# Operators
@@ -197,10 +204,7 @@ int32 is exact over its whole range. int64, uint32 and uint64 tensors are int32 
 with a constant beyond that stays on the CPU, and a run that uses such a number is done by the
 host's own kernels.
 
-Nodes that depend on constants, shapes and integers of a run that decide shapes only are evaluated
-before a run, as `RANGE` and `DENSIFY` of sparse weights. [Rules](#rules) hold for all rows. Axes,
-paddings, shapes and counts that a row calls constant may also be such integers, or follow from
-shapes.
+{EVALUATED}
 
 Every node needs the following, and what the table says of its operator:
 
