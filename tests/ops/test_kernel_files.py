@@ -154,3 +154,14 @@ def test_nothing_is_divided_by_a_power_of_two(path: Path) -> None:
     code = re.sub("//.*", "", path.read_text(encoding="utf-8"))
     for divisor in re.findall(r"/ *([0-9]+\.[0-9]*)", code):
         assert math.frexp(float(divisor))[0] != 0.5 or float(divisor) == 1.0, divisor
+
+
+_DEFINED = re.compile(r"^ *fn (\w+)", re.MULTILINE)
+
+
+def test_no_kernel_defines_a_function_of_the_library() -> None:
+    """A kernel that calls a function of this name would have both definitions."""
+    defined = {path.stem: set(_DEFINED.findall(path.read_text())) for path in FOLDER.glob("*.wgsl")}
+    library = [name for file in kernels.LIBRARY for name in defined.pop(file)]
+    assert len(library) == len(set(library)) > 0
+    assert {file: both for file, names in defined.items() if (both := names & {*library})} == {}

@@ -81,6 +81,7 @@ __all__ = (
 
 UNIFORM_BYTES = 256
 
+LIBRARY = ("math", "numbers", "short", "floats", "bytes")  # files whose functions kernels call
 _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")
 _ACCESS = re.compile(r"\b(?:load|store|put|half|bytes|padded)_\w+\(")
@@ -185,7 +186,7 @@ def frozen(value: object) -> object:
 @cache
 def _library() -> Mapping[str, str]:
     """Returns the functions of the library's files by name, without comments."""
-    text = "".join(body(name, ()) for name in ("math", "numbers", "short", "floats", "bytes"))
+    text = "".join(body(name, ()) for name in LIBRARY)
     starts = [(found.start(), found[1]) for found in _FUNCTION.finditer(text)]
     ends = [start for start, _ in starts[1:]] + [len(text)]
     whole = zip(starts, ends, strict=True)

@@ -27,7 +27,7 @@ fn four_dots(x: u32, w: vec4i) -> vec4i {
   return vec4i(dot4I8Packed(x, words.x), dot4I8Packed(x, words.y), dot4I8Packed(x, words.z), dot4I8Packed(x, words.w));
 }
 // All bits if a place is negative or not below the extent, otherwise none. A shift does it without a condition.
-fn outside(place: u32, extent: u32) -> u32 {
+fn bits_outside(place: u32, extent: u32) -> u32 {
   let at = bitcast<i32>(place);
   return bitcast<u32>((at | (bitcast<i32>(extent) - 1 - at)) >> 31u);
 }

@@ -8,8 +8,8 @@
   let w[n] = load_w(own_slice * 3u + n);
   let out_y = pixel.x * HEIGHT;
   let number[r] = u32(i32(out_y * STRIDE + r) - top);
-  let beside[t] = outside(column[t], extent_in.y);
-  let beyond[r] = outside(number[r], extent_in.x);
+  let beside[t] = bits_outside(column[t], extent_in.y);
+  let beyond[r] = bits_outside(number[r], extent_in.x);
 @for r in LINES, t in COLUMNS {
   let v[r][t] = masked_bytes_x(x_base + number[r] * extent_in.y + column[t], beyond[r] | beside[t]);
 }
