@@ -17,7 +17,7 @@ from conformance.references import truth
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.importer import support
-from tflgpu_plugin.ir import NUMPY_DTYPES, Target
+from tflgpu_plugin.ir import Target, quantization
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.program import Instance, Program
@@ -149,7 +149,7 @@ def direct(
             continue
         seen.add(key)
         held = [graph.tensors[before] for before, _ in graph.states]
-        states = [np.zeros(tensor.shape, NUMPY_DTYPES[tensor.dtype]) for tensor in held]
+        states = [quantization.initial(tensor, tensor.shape) for tensor in held]
         partition = Instance(Program(plan, device.handle, device.pipelines))
         got = [partition.run(feed, states) for feed in feeds]
         result = judge(case, feeds, expected, got, allowed=allowed)

@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from conformance import host as hosts
+from conformance.cases import all_cases
+from conformance.models.tflite import build
 from tests.support.onnx_models import model, node
 from tflgpu_plugin import kernels
 from tflgpu_plugin.cli.commands import main
@@ -303,6 +305,15 @@ def test_inputs_without_dimensions_are_given_to_launches(tmp_path: Path) -> None
     shapes: Any = {"x": (2, 3), "s": ()}, {"y": (2, 3)}
     path.write_bytes(model([node("Mul", ["x", "s"], ["a"]), node("Relu", ["a"], ["y"])], *shapes))
     assert not found(0, path, "--bisect")["bisection"]["wrong"]
+
+
+def test_states_of_int8_start_at_their_zero_point(tmp_path: Path) -> None:
+    """Hosts start their variables so; the zero point is -128, so zeros would be other numbers."""
+    (case,) = (case for case in all_cases()["lstm"] if case.name == "stored_zero_point")
+    path = tmp_path / "lstm.tflite"
+    path.write_bytes(build(case))
+    bisection = found(0, path, "--bisect")["bisection"]
+    assert bisection["compared"] >= 2 and not bisection["wrong"]
 
 
 def test_no_result_is_no_agreement() -> None:

@@ -16,7 +16,7 @@ MAX_INVOCATIONS = 256
 MAX_STORAGE = 8
 MAX_UNIFORM_BYTES = 256
 ACCESSORS = ("load", "half", "load_eight", "half_eight", "padded_half", "padded", "bytes",
-             "padded_bytes", "put", "store")  # fmt: skip
+             "padded_bytes", "masked_bytes", "put", "store")  # fmt: skip
 LANES = 8  # shuffles work in aligned groups of this many lanes
 
 _FUNCTION = re.compile(r"\bfn\s+(\w+)\s*\(")

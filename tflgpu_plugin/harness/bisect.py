@@ -25,7 +25,7 @@ from tflgpu_plugin.harness.compare import (
     agree,
     judged,
 )
-from tflgpu_plugin.ir import NUMPY_DTYPES, Graph, Node
+from tflgpu_plugin.ir import NUMPY_DTYPES, Graph, Node, quantization
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.runtime.program import Program
 from tflgpu_plugin.runtime.recording import operators
@@ -268,7 +268,8 @@ def _compared(
     device, plan = part.partition.device, seen.plan
     program = Program(plan, device.handle, device.pipelines)
     inputs = [_as_port(known[port.tensor][0], port.dtype) for port in plan.inputs]
-    states = [np.zeros(port.shape, NUMPY_DTYPES[port.dtype]) for port in plan.states]
+    tensors = part.graph.tensors
+    states = [quantization.initial(tensors[port.tensor], port.shape) for port in plan.states]
     name = _named(part.graph, seen)
     expected, other = (v.transpose(seen.order) if seen.order else v for v in known[seen.tensor])
     try:

@@ -97,6 +97,13 @@ def scales(tensors: Iterable[Tensor | None]) -> list[np.float32] | None:
     return found
 
 
+def initial(tensor: Tensor, shape: Sequence[int]) -> Array:
+    """Returns an array of `shape` in the host's dtype that holds what a variable of TFLite has
+    before its first run: zeros, and the zero point where it is int8."""
+    zero = parameters(tensor)[1] if tensor.dtype == "i8" else 0
+    return np.full(shape, zero, NUMPY_DTYPES[tensor.dtype])
+
+
 def levels(tensor: Tensor) -> Levels:
     """Returns the levels of a tensor of 8 or 16 bits that is quantized per tensor."""
     scale, zero = parameters(tensor)
