@@ -59,11 +59,13 @@ def _only_shapes(e: Builder) -> bool:
 
 def mark(e: Builder, axis: int, made: Sequence[int], most: int = MOST) -> bool:
     """Marks the node's results as counted along the axis that `kept` has returned. Returns false if
-    one has more than `most` elements."""
+    one has more than `most` elements; of symbolic extents, of which the numbers of a run may be
+    others, if it has more than MOST_IN_A_RUN."""
     if axis == OWN:
         return True
     shapes = [e.shape(tensor) for tensor in made]
-    if any(not is_symbolic(shape) and prod(shape) > most for shape in shapes):
+    limits = (MOST_IN_A_RUN if is_symbolic(shape) else most for shape in shapes)
+    if any(prod(shape) > limit for shape, limit in zip(shapes, limits, strict=True)):
         return False
     assert e.count is not None
     for tensor in made:

@@ -236,6 +236,23 @@ def test_many_results_are_not_computed_for_the_bound() -> None:
     assert len(checked_with(nodes, given, held).partitions) == 2
 
 
+def test_more_results_for_the_bound_of_a_run_than_a_plan_allows() -> None:
+    """The run is the host's, however few results it has."""
+    nodes = [
+        node("Greater", ["x", "half"], ["m"]), node("NonZero", ["m"], ["z"]),
+        node("Transpose", ["z"], ["at"]), node("GatherND", ["x", "at"], ["s"]),
+        node("Unsqueeze", ["s", "one"], ["c"]), node("Mul", ["c", "row_of_many"], ["y"]),
+    ]  # fmt: skip
+    held = used(nodes) | {"row_of_many": chance(1, 1000)}
+    given = [{"x": chance(n) * np.float32(0.501)} for n in (900, 17_000, 30)]
+    data = build(nodes, given[0], ["y"], held, {"x": ("n",)})
+    ours, theirs = session(data, force=1), cpu(data)
+    for feed in given:
+        same(ours, theirs, feed)
+    (partition,) = tflgpu_plugin.report(ours).partitions
+    assert (partition.runs, partition.host_runs) == (2, 1)
+
+
 def test_other_shapes_than_the_first() -> None:
     """An extent that is 1 in the first run and as long as the count later needs the count."""
     nodes = [node("Greater", ["x", "half"], ["m"]), node("NonZero", ["m"], ["z"]),
