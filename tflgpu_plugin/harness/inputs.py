@@ -223,18 +223,18 @@ def cast(name: str, value: Array, dtype: np.dtype[Any]) -> Array:
     """Returns a contiguous copy of the values in the type of the input of this name. Raises
     BadInput where the type cannot represent them, floats after rounding. The values of integers are
     checked instead of their type, since tables store them in wider types."""
+    beyond = BadInput(f"{name} takes {dtype}, and some numbers are out of its range.")
     if value.dtype.kind in "iu" and dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        fits = not value.size or bool(limits.min <= value.min() and value.max() <= limits.max)
-    else:
-        fits = np.can_cast(value.dtype, dtype, "same_kind")
-    if not fits:
+        if value.size and not limits.min <= value.min() <= value.max() <= limits.max:
+            raise beyond
+    elif not np.can_cast(value.dtype, dtype, "same_kind"):
         raise BadInput(f"{name} takes {dtype}, not {value.dtype}.")
     try:
         with np.errstate(over="raise"):
             return np.array(value, dtype, order="C")  # values mapped from a file are read here
     except FloatingPointError as error:
-        raise BadInput(f"{name} takes {dtype}, for which some numbers are too large.") from error
+        raise beyond from error
 
 
 def _seeded(
