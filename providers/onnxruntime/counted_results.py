@@ -281,8 +281,9 @@ def _unless_more(e: Builder, count: int, found: int, each: int) -> int:
 
 
 def _corners(e: Builder) -> int:
-    """Returns the boxes of input 0 (center x, center y, width, height) as corners."""
+    """Returns the boxes of input 0 (center x, center y, width, height) as corners. Those with a
+    negative side become empty, since they overlap no other one on the host either."""
     centre, size = parts(e, e.x(), (2, 2))
-    half = e.exact(e.times(size, 0.5))
+    half = e.exact(e.times(e.exact(e.add("maximum", size, 0.0)), 0.5))
     pair = e.exact(e.add("sub", centre, half)), e.exact(e.add("add", centre, half))
     return e.exact(e.add("concat", *pair, axis=2))
