@@ -2,7 +2,8 @@
 compilers of GPUs (--gpus, or two of AMD's) and prints its registers and waves.
 
 python -m benchmarks.compiled translated: translates these kernels to the languages of D3D12 and
-Metal, and compiles those for D3D12. With --sample N both take every N-th.
+Metal, and compiles those for D3D12. With --sample N both take every N-th. check --translated N does
+both with one list of kernels, and compiles every N-th for D3D12.
 
 python -m benchmarks.compiled estimates: predicts by a model the time of the seeded networks in
 ours, in ncnn and in onnxruntime's WebGPU provider; with --models, of TFLite and ONNX models in ours
@@ -15,7 +16,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -45,18 +46,30 @@ def check(given: argparse.Namespace) -> int:
     for gpu in given.gpus:
         look(gpu)
     amd = [gpu for gpu in given.gpus if gpu in FAMILIES]
+    also: Future[int] | None = None
     alike = [amd] * bool(amd) + [[gpu] for gpu in given.gpus if gpu not in FAMILIES]
-    with ThreadPoolExecutor(len(given.gpus)) as pool:
+    with ThreadPoolExecutor(len(given.gpus) + 1) as pool:
         waiting = []  # what is planned is compiled while the next is planned
         for gpus in alike:
             wanted = of_cases(gpus[0], given.sample, given.ops)
             made = [pool.submit(compiled, list(wanted), gpu) for gpu in gpus]
             waiting.append((gpus, wanted, made))
+            if given.translated and not also:
+                also = pool.submit(_translated, wanted, given.translated)
         tables = [(gpus, wanted, [e.result() for e in made]) for gpus, wanted, made in waiting]
     all_ran = given.sample == 1 and given.ops == OPS
     wrong = [line for each in tables for line in _checked(*each, all_ran)]
     print("\n".join(wrong))
-    return 1 if wrong else 0
+    return 1 if wrong or (also and also.result()) else 0
+
+
+def _translated(kernels: Mapping[Pipeline, str], sample: int) -> int:
+    """Returns 1 if a translation is wrong, 0 if none is or what translates is missing."""
+    try:
+        return translated.check(kernels, sample)
+    except Unavailable as error:
+        print(f"NOT RUN: {error}", flush=True)
+        return 0
 
 
 def _checked(
@@ -218,6 +231,7 @@ def main() -> int:
     )
     parser.add_argument("--top", type=int, default=0, help="slowest dispatches that are shown")
     parser.add_argument("--sample", type=int, default=1, metavar="N", help="compile every N-th")
+    parser.add_argument("--translated", type=int, default=0, metavar="N", help="translates, too")
     parser.add_argument(
         "--ops", nargs="+", choices=OPS, default=OPS, metavar="FAMILY", help="only these"
     )

@@ -4,10 +4,13 @@ dense products with every tile of every row."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from unittest.mock import patch
 
 from benchmarks.compiled.blocks import attentions
@@ -16,9 +19,8 @@ from benchmarks.compiled.gpus import AMD, target
 from conformance import node_cases
 from conformance.cases import all_cases
 from conformance.direct import graph
+from conformance.planned import plans
 from conformance.settings import FAMILIES as DENSE
-from conformance.variants import half as half_cases
-from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Graph, Pipeline, Target
 from tflgpu_plugin.ops import FAMILIES, tiles
@@ -31,11 +33,25 @@ def of_cases(
     gpu: str = "navi31", sample: int = 1, families: Sequence[str] = FAMILIES
 ) -> dict[Pipeline, str]:
     """Returns distinct pipelines, each with the family and the target that first made it, of every
-    `sample`-th case of each family of ops. They are the same for all of AMD's GPUs."""
-    if gpu in DEVICES:
-        return _bodies(_planned_for(_of_device(target(gpu)), sample, families))
-    found = _planned_for(_of_amd(), sample, families)
-    return found | _other_rows(found, sample, [name for name in families if name in DENSE])
+    `sample`-th case of each family of ops. They are the same for all of AMD's GPUs. Families are
+    planned in a process per core."""
+    targets = [*(_of_device(target(gpu)) if gpu in DEVICES else _of_amd())]
+    cores = ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn"))
+    with cores if len(families) > 1 and sample == 1 else ThreadPoolExecutor(1) as pool:
+        plain = pool.map(partial(_planned_for, targets, sample), families)
+        dense = [name for name in families if name in DENSE and gpu not in DEVICES]
+        others = pool.map(partial(_other_rows, sample), dense)
+        found: dict[Pipeline, str] = {}
+        for pipeline, where in chain.from_iterable(part.items() for part in plain):
+            found.setdefault(pipeline, where)
+        if gpu in DEVICES:
+            return _bodies(found)
+        bodies = {_body(pipeline) for pipeline in found}
+        for pipeline, where in chain.from_iterable(part.items() for part in others):
+            if (body := _body(pipeline)) not in bodies:
+                bodies.add(body)
+                found[pipeline] = where
+    return found
 
 
 def _of_amd() -> Iterator[Target]:
@@ -58,17 +74,13 @@ def _of_device(plain: Target) -> Iterator[Target]:
         yield replace(plain, half=half, tuning={"byte_products": "always"})
 
 
-def _planned_for(
-    targets: Iterable[Target], sample: int, families: Sequence[str]
-) -> dict[Pipeline, str]:
-    """Returns the pipelines of every `sample`-th case for these targets."""
+def _planned_for(targets: Sequence[Target], sample: int, family: str) -> dict[Pipeline, str]:
+    """Returns the pipelines of every `sample`-th case of a family for these targets."""
     found: dict[Pipeline, str] = {}
-    some = list(targets)
-    for family in families:
-        graphs = list(islice(_graphs(family), 0, None, sample))
-        for given in some:
-            for pipeline in _planned(graphs, given):
-                found.setdefault(pipeline, f"{family}{', float16' if given.half else ''}")
+    made = _planned(islice(_graphs(family), 0, None, sample), targets)
+    for given, pipelines in zip(targets, made, strict=True):
+        for pipeline in pipelines:
+            found.setdefault(pipeline, f"{family}{', float16' if given.half else ''}")
     return found
 
 
@@ -78,23 +90,18 @@ def _bodies(found: Mapping[Pipeline, str]) -> dict[Pipeline, str]:
     return {pipeline: where for (_, where), pipeline in kept.items()}
 
 
-def _other_rows(
-    found: Mapping[Pipeline, str], sample: int, families: Sequence[str]
-) -> dict[Pipeline, str]:
-    """Returns a pipeline of each body that is not found, of dense products with the tiles of
-    other makers' rows."""
+def _other_rows(sample: int, family: str) -> dict[Pipeline, str]:
+    """Returns a pipeline of each body of dense products with the tiles of all makers' rows."""
     rows = start_rows()
-    bodies, more = {_body(pipeline) for pipeline in found}, dict[Pipeline, str]()
+    plain = (AMD, replace(AMD, half=True, native_half=True))
+    some = [replace(given, vendor=row) for row in rows for given in plain]
+    found: dict[tuple[str, bool], tuple[Pipeline, str]] = {}
     with patch.dict(tiles.STARTS, rows), patch.object(tiles, "BUSY_THREADS", 0):
-        for family in families:
-            graphs = list(islice(_graphs(family), 0, None, sample))
-            for row in rows:
-                for given in (AMD, replace(AMD, half=True, native_half=True)):
-                    for pipeline in _planned(graphs, replace(given, vendor=row)):
-                        if (body := _body(pipeline)) not in bodies:
-                            bodies.add(body)
-                            more[pipeline] = f"{family}, {row}"
-    return more
+        made = _planned(islice(_graphs(family), 0, None, sample), some)
+    for given, pipelines in zip(some, made, strict=True):
+        for pipeline in pipelines:
+            found.setdefault(_body(pipeline), (pipeline, f"{family}, {given.vendor}"))
+    return dict(found.values())
 
 
 def start_rows() -> dict[str, tiles.Start]:
@@ -122,10 +129,10 @@ def _graphs(family: str) -> Iterator[Graph]:
     yield from attentions() if family == "attention" else ()
 
 
-def _planned(graphs: list[Graph], target: Target) -> Iterator[Pipeline]:
-    with half_cases.everything() if target.half else nullcontext():
-        for each in graphs:
-            try:
-                yield from compiler.compile(each, target).pipelines
-            except Unsupported:
-                continue
+def _planned(graphs: Iterable[Graph], targets: Sequence[Target]) -> list[list[Pipeline]]:
+    """Returns for each target the pipelines of all graphs that it can run."""
+    found: list[dict[Pipeline, None]] = [{} for _ in targets]
+    for each in graphs:
+        for made, plan in zip(found, plans(each, targets), strict=True):
+            made |= dict.fromkeys(() if isinstance(plan, Unsupported) else plan.pipelines)
+    return [list(made) for made in found]

@@ -38,7 +38,7 @@ ELSEWHERE = {
     "python -m conformance.evaluation ": "an hour; parts: tests/passes/test_evaluation.py",
     "FAIL a.onnx: ": "what it prints",
     "First wrong result in partition": "tests/cli/test_compare.py plants faults and reads this",
-    "python -m benchmarks.compiled translated": "a step of make test-rest",
+    "python -m benchmarks.compiled translated": "the step compiled of make test-rest does it, too",
     "git clone --depth 1 https://github.com/rustnn/": "it downloads; tests/suite/test_webnn.py",
     "python tools/drivers.py ": "it downloads; tests/suite/test_drivers.py has its parts",
 }

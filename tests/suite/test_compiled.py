@@ -172,7 +172,8 @@ def test_spills_and_refusals_fail(
     monkeypatch.setattr(command, "of_cases", lambda *given: dict.fromkeys(pipelines, "some"))
     found: list[Made | str] = [Made(NUMBERS, ""), made]
     monkeypatch.setattr(command, "compiled", lambda wanted, gpu: found)
-    assert command.check(argparse.Namespace(gpus=["navi31"], sample=1, ops=[])) == status
+    given = argparse.Namespace(gpus=["navi31"], sample=1, ops=[], translated=0)
+    assert command.check(given) == status
 
 
 def test_settings_that_no_kernel_has_are_refused_with_those_there_are(
