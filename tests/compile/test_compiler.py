@@ -123,7 +123,7 @@ def test_a_tensor_over_the_binding_limit_is_refused_with_numbers() -> None:
 def test_what_an_op_became_is_refused_in_the_name_of_its_node() -> None:
     """A gather becomes other ops, and the table from which it takes columns is too large."""
     b = Net()
-    rows, places = b.constant(np.ones((40, 16), np.float32)), b.input((5,))
+    rows, places = b.constant(np.ones((40, 16), np.float32)), b.input((5,), "i32")
     y = b.op("gather", rows, places, axis=1)
     z = b.op("relu", y)
     with refused("device.limit") as caught:

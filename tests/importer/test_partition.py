@@ -42,6 +42,11 @@ def test_diamond_with_a_refused_side_is_two_partitions() -> None:
     assert partition.groups(graph, {0, 1, 3}) == [[0, 1], [3]]
 
 
+def test_a_refused_node_that_is_ready_at_the_start_cuts_nothing() -> None:
+    graph = graph_of({0: [100], 1: [0], 2: [100], 3: [1, 2], 4: [3]})
+    assert partition.groups(graph, {0, 1, 3, 4}) == [[0, 1, 3, 4]]
+
+
 def test_partitions_are_convex_on_random_graphs() -> None:
     rng = np.random.default_rng(3)
     for _ in range(30):

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from tests.support.net import MAP, ShapedNet
+from tests.support.refused import refused
 from tflgpu_plugin.ir import EpilogueOp, Graph, Node, Tensor, verify
 from tflgpu_plugin.passes import pipeline as passes
 from tflgpu_plugin.passes.canonical import canonical
 from tflgpu_plugin.passes.fuse.epilogue import fuse_epilogue
 from tflgpu_plugin.passes.fuse.pad import fuse_pad
 from tflgpu_plugin.passes.quant.unify_activations import unify_activations
+from tflgpu_plugin.registry import Registry
 
 ONES = {"strides": (1, 1), "dilations": (1, 1)}
 
@@ -279,3 +281,23 @@ def test_a_defect_in_an_optional_pass_is_skipped(
     monkeypatch.setenv("TFLGPU_DEBUG", "1")
     with pytest.raises(IndexError):
         passes.run(graph)
+
+
+def test_nodes_that_their_op_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass that makes one is left out; where it is needed, the host nodes behind it stay on the
+    CPU."""
+
+    def wrong(graph: Graph) -> Graph:
+        (node,) = graph.nodes
+        made = replace(node, id=1, attributes={"activation": "gelu"}, sources=(0,))
+        return graph.with_nodes([made])
+
+    monkeypatch.setattr(passes, "PASSES", (wrong,))
+    monkeypatch.setattr(passes, "watchers", Registry())
+    b = ShapedNet()
+    graph = b.graph(b.op("add", b.input(), b.input(), activation="none"))
+    with refused("activation.unsupported") as caught:
+        passes.run(graph)
+    assert 0 in caught.value.nodes
+    monkeypatch.setattr(passes, "LEFT_OUT", (wrong,))
+    assert passes.run(graph) is graph

@@ -201,6 +201,17 @@ def test_a_constant_that_loses_its_quantization_is_found(moved: bool) -> None:
         check("change", before, after)
 
 
+def test_a_node_that_its_op_refuses() -> None:
+    """The kernel would leave the activation out."""
+
+    def fused(graph: Graph) -> Graph:
+        add, relu = graph.nodes
+        return graph.with_nodes([replace(add, id=10, attributes={"activation": "tanh"}), relu])
+
+    with pytest.raises(BrokenGraph, match=r"node 10 \(add\) is refused: The fused activation tanh"):
+        check("fuse", chain(), fused(chain()))
+
+
 def test_empty_tensors_need_no_maker() -> None:
     none = Tensor("none", (0, 8))
     graph = Graph({0: none, 1: none}, (Node(0, "relu", (0,), (1,)),), (0,), (1,))

@@ -85,12 +85,13 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     sums = steps.add("reduce_sum", rows, steps.indices([2]), keep_dims=False)
     zero = steps.indices(0) if stored else steps.number(0.0)
     bias = zero if node.inputs[BIAS] is None else node.inputs[BIAS]
-    if not stored:
-        steps.last("add", sums, bias, activation=node.attributes.get("activation", "none"))
-        return True
-    # Hosts demand relu here and leave it to the zero point of the result.
-    total = steps.add("add", sums, bias, activation="none")
-    steps.last("times_factor", total, numbers=last)
+    # In 8 bits hosts demand relu and leave it to the zero point of the result.
+    activation = "none" if stored else node.attributes.get("activation", "none")
+    if stored or activation == "tanh":
+        total = steps.add("add", sums, bias, activation="none")
+        steps.last("times_factor", total, numbers=last) if stored else steps.last("tanh", total)
+    else:
+        steps.last("add", sums, bias, activation=activation)
     return True
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from tflgpu_plugin import log, ops
-from tflgpu_plugin.errors import defect
+from tflgpu_plugin.errors import Unsupported, blaming, defect
 from tflgpu_plugin.ir import Graph, Node, Target, quirks, verify
 from tflgpu_plugin.ir.symbolic import is_symbolic
 from tflgpu_plugin.ops.forms import Forms
@@ -98,9 +98,10 @@ watchers: Registry[str, Callable[[str, Graph, Graph], None]] = Registry()
 def run(graph: Graph, target: Target | None = None) -> Graph:
     """Applies all passes in order. TFLGPU_DEBUG=2 logs the number of nodes before and after each.
 
-    Skips an optional pass whose result has an op that the target refuses. After a defect in an
-    optional pass, logs a warning and keeps the graph as it was; with TFLGPU_DEBUG, raises the error
-    instead and verifies the graph after each pass."""
+    Skips an optional pass that makes a node which its op or the target refuses; raises Unsupported
+    where a needed pass makes one that its op refuses. After a defect in an optional pass, logs a
+    warning and keeps the graph as it was; with TFLGPU_DEBUG, raises the error instead and verifies
+    the graph after each pass."""
     watching = [*([verifier.check] if log.debugging() else []), *watchers.values()]
     for rewrite in PASSES:
         before, graph = graph, _applied(rewrite, graph, target or Target())
@@ -113,17 +114,19 @@ def run(graph: Graph, target: Target | None = None) -> Graph:
 
 def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
     if rewrite not in LEFT_OUT:
-        return rewrite(graph)
+        rewritten = rewrite(graph)
+        for node in made(graph, rewritten):
+            with blaming(node):
+                if reason := ops.rows()[node.op].refuse(rewritten, node, target):
+                    raise Unsupported(reason)
+        return rewritten
     try:
         rewritten = rewrite(graph)
         if rewritten is graph:
             return graph
         verify(rewritten)
-        if quirks.refuses_some(target):
-            before = {*map(id, graph.nodes)}
-            made = [node for node in rewritten.nodes if id(node) not in before]
-            if any(_refused(rewritten, node, target) for node in made):
-                return graph
+        if any(_refused(rewritten, node, target) for node in made(graph, rewritten)):
+            return graph
     except Exception as error:  # a defect of ours must not take the host down
         if any(map(is_symbolic, (tensor.shape for tensor in graph.tensors.values()))):
             raise  # there is a plan without symbols
@@ -132,9 +135,21 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
     return rewritten
 
 
+def made(before: Graph, after: Graph) -> list[Node]:
+    """Returns the nodes that are in `after` only."""
+    if after is before:
+        return []
+    known = {*map(id, before.nodes)}
+    return [node for node in after.nodes if id(node) not in known]
+
+
 def _refused(graph: Graph, node: Node, target: Target) -> bool:
-    """Whether the target refuses the op of a node, or each of the op's forms that suits the
-    node."""
+    """Whether the op of a node refuses it, or the target refuses the op or each of its forms that
+    suits the node."""
+    if ops.rows()[node.op].refuse(graph, node, target):
+        return True
+    if not quirks.refuses_some(target):
+        return False
     lower = ops.traits(node.op).lower
     none_left = isinstance(lower, Forms) and not lower.any_left(graph, node, target)
     return none_left or ops.refused(graph, node, target) is not None

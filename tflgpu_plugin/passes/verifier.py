@@ -1,6 +1,6 @@
 """Checks the invariants of every pass: the graph is well formed, shapes agree with the ops' shape
-functions, inputs, outputs and states stay the host's, no id is reused, and no constant loses its
-quantization. Tests, and TFLGPU_DEBUG, check after each pass."""
+functions, inputs, outputs and states stay the host's, no id is reused, no constant loses its
+quantization, and ops accept the new nodes. Tests, and TFLGPU_DEBUG, check after each pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import COMPLEX, Graph, Node, Tensor, paired, verify
+from tflgpu_plugin.ir import COMPLEX, Graph, Node, Target, Tensor, paired, verify
 
 
 class BrokenGraph(ValueError):
@@ -26,6 +26,7 @@ def check(name: str, before: Graph, after: Graph) -> None:
         check_ids(before, after)
         check_shapes(after)
         check_quantization(before, after)
+        check_refusals(before, after)
     except ValueError as error:
         raise BrokenGraph(f"The pass {name} has made a wrong graph: {error}") from error
 
@@ -93,6 +94,18 @@ def check_quantization(before: Graph, after: Graph) -> None:
             continue
         if any(_permuted(tensor, found) for tensor in held.get(_elements(found), ())):
             raise ValueError(f"constant {number} ({found.name}) has lost its quantization")
+
+
+def check_refusals(before: Graph, after: Graph) -> None:
+    """Raises ValueError when a new node is one that its op refuses: its kernel would compute
+    something else."""
+    known = {*map(id, before.nodes)}
+    for node in after.nodes:
+        row = ops.row(node.op)
+        if row is None or id(node) in known:
+            continue
+        if reason := row.refuse(after, node, Target()):
+            raise ValueError(f"{_named(node)} is refused: {reason}")
 
 
 def _elements(tensor: Tensor) -> tuple[str, str, int]:
