@@ -6,9 +6,13 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from functools import cache
+from types import ModuleType
+from zlib import crc32
 
+import numpy as np
 import pytest
 from _pytest import runner
 
@@ -42,6 +46,25 @@ def root_handlers() -> Iterator[None]:
     before = [*logging.root.handlers]
     yield
     logging.root.handlers[:] = before
+
+
+@cache
+def generators(module: ModuleType) -> list[np.random.Generator]:
+    """Returns the random generators of a test module and of the support modules that it uses."""
+    used = {getattr(value, "__module__", None) or getattr(value, "__name__", "")
+            for value in vars(module).values()}  # fmt: skip
+    support = [sys.modules[name] for name in used if str(name).startswith("tests.support.")]
+    return [value for each in (module, *support) for value in vars(each).values()
+            if isinstance(value, np.random.Generator)]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def random_numbers(request: pytest.FixtureRequest) -> None:
+    """Seeds the generators of modules by the test's name: its numbers are the same in each run,
+    whichever tests have run before it in this process."""
+    for generator in generators(request.module):
+        seeded = np.random.default_rng(crc32(request.node.nodeid.encode()))
+        generator.bit_generator.state = seeded.bit_generator.state
 
 
 @pytest.fixture

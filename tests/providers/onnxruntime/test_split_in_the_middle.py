@@ -96,6 +96,7 @@ def detector(size: int) -> bytes:
 def test_what_reads_the_selected_boxes_of_a_small_picture(size: int) -> None:
     data = detector(size)
     ours, theirs = m.session(data), m.cpu(data)
-    m.compare(ours, theirs, {"x": m.values(1, 3, size, size)})
+    # An eighth: scores near 1 differ by as little as two correct sums of one score.
+    m.compare(ours, theirs, {"x": m.values(1, 3, size, size) / np.float32(8)})
     report = tflgpu_plugin.report(ours)
     assert not staying(report), str(report)
