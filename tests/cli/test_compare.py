@@ -367,3 +367,19 @@ def test_a_run_on_the_hosts_kernels_is_no_agreement(tmp_path: Path) -> None:
         given = found(status, path, "--input", f"x={file}", "--bisect", "-o", "force=1")
         assert given["agrees"] == (status == 0) and given["nodes_on_gpu"] == 1
     assert given["verdict"].startswith("The GPU could not do this run")
+
+
+def test_runs_of_one_partition_on_the_hosts_kernels_are_told(tmp_path: Path) -> None:
+    """An integer beyond int32 is for the host's kernels; the second partition runs on the GPU."""
+    path, file = tmp_path / "parts.onnx", tmp_path / "x.npy"
+    nodes = [node("Neg", ["x"], ["y"]), node("Relu", ["f"], ["g"]), node("Det", ["g"], ["h"]),
+             node("Sigmoid", ["h"], ["z"])]  # fmt: skip
+    shapes: Any = {"x": (4,), "f": (1, 2, 2)}, {"y": (4,), "z": (1,)}
+    kinds: Any = {"x": np.int64, "y": np.int64}
+    path.write_bytes(model(nodes, *shapes, kinds=kinds))
+    for value, told in ((7, False), (1 << 40, True)):
+        np.save(file, np.full(4, value))
+        options = ("-o", "force=1", "-o", "exclude=Det")
+        result = compare(path, "--input", f"x={file}", *options)
+        assert result.exit_code == 0, result.output
+        assert ("runs of partitions were on the host's" in result.output) == told

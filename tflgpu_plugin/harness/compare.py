@@ -214,6 +214,9 @@ class Comparison:
         count = sum(not a.empty for a in self.agreements)
         empty = len(self.agreements) - count
         more = f" {many(empty, 'other')} had no elements." if empty else ""
+        if held := self.report.host_runs:
+            runs = self.report.runs + held
+            more += f" But {held} of {runs} runs of partitions were on the host's own kernels."
         return f"The tensor agrees.{more}" if count == 1 else f"All {count} tensors agree.{more}"
 
     def basis(self) -> str:
