@@ -47,6 +47,12 @@ def test_a_refused_node_that_is_ready_at_the_start_cuts_nothing() -> None:
     assert partition.groups(graph, {0, 1, 3, 4}) == [[0, 1, 3, 4]]
 
 
+def test_a_refused_node_waits_if_that_makes_no_more_partitions() -> None:
+    """Node 4 would split the first partition off the input."""
+    graph = graph_of({0: [100], 1: [0], 2: [1], 3: [100], 4: [3], 5: [2, 4]})
+    assert partition.groups(graph, {0, 2, 4, 5}) == [[0], [2, 4, 5]]
+
+
 def test_partitions_are_convex_on_random_graphs() -> None:
     rng = np.random.default_rng(3)
     for _ in range(30):

@@ -31,17 +31,24 @@ def groups(
 ) -> list[list[int]]:
     """Returns node ids in convex groups, each in execution order.
 
-    Alternates between the two devices, as a host would schedule them: all nodes that are not
-    supported and are ready run, then all supported ones that are ready form a partition, and so on.
-    Such nodes come first, since partitions that wait for them are fewer. Where only a run
-    determines the number of elements of a tensor, nodes that read it are in a later partition,
-    since counts are known when a partition has run; but not those that keep the count (`keeping`,
-    see `importer.counts`)."""
+    Alternates between the two devices, as a host would schedule them: all supported nodes that are
+    ready form a partition, then all others that are ready run, and so on. The others begin if that
+    makes fewer partitions. Where only a run determines the number of elements of a tensor, nodes
+    that read it are in a later partition, since counts are known when a partition has run; but not
+    those that keep the count (`keeping`, see `importer.counts`)."""
+    begun = (_alternating(graph, supported, keeping, first) for first in (True, False))
+    return min(begun, key=len)
+
+
+def _alternating(
+    graph: Graph, supported: Collection[int], keeping: Collection[int], inside: bool
+) -> list[list[int]]:
+    """Returns the groups as above. `inside`: a partition comes first."""
     producer = graph.producers()
     waiting = list(graph.nodes)
     done: set[int] = set()
     groups: list[list[int]] = []
-    inside, idle = False, 0
+    idle = 0
     while waiting:
         group, rest = list[int](), list[Node]()
         for node in waiting:
