@@ -85,13 +85,16 @@ def full(
         "cellClip": clips[0],
         "projClip": clips[1],
     }
+    op, table, own = _operator(steps, time_major)
+    return Case(name, op, 1, reads, table, options | own, **more)
+
+
+def _operator(steps: int, time_major: bool) -> tuple[str, str, dict[str, Any]]:
+    """Returns the operator of a layer, the table of its options, and those that only it has."""
     if steps:
-        options["timeMajor"] = time_major
         op, table = "UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions"
-    else:
-        options["kernelType"] = "FULL"
-        op, table = "LSTM", "LSTMOptions"
-    return Case(name, op, 1, reads, table, options, **more)
+        return op, table, {"timeMajor": time_major}
+    return "LSTM", "LSTMOptions", {"kernelType": "FULL"}
 
 
 OUTPUT = Quantization((1 / 128,), (3,))
@@ -139,13 +142,8 @@ def stored(
         Input((batch, units), "i16", variable=True, quantization=scaled(state, 0)),
         *[None] * 4,
     )
-    options: dict[str, Any] = {"fusedActivationFunction": "TANH", "cellClip": clip}
-    if steps:
-        options["timeMajor"] = time_major
-        op, table = "UNIDIRECTIONAL_SEQUENCE_LSTM", "UnidirectionalSequenceLSTMOptions"
-    else:
-        options["kernelType"] = "FULL"
-        op, table = "LSTM", "LSTMOptions"
+    op, table, own = _operator(steps, time_major)
+    options = {"fusedActivationFunction": "TANH", "cellClip": clip} | own
     return Case(
         name, op, 3, reads, table, options, output_type="i8", output_quantization=output,
         intermediates=(None, None, None, None, hidden or output), **more,
