@@ -131,7 +131,7 @@ def _pytest(
     command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     if mark:
         command += ["-m", mark]
-    environment = NO_ADAPTER if name in ("shaders", "totality", "unit") else ON_ADAPTER
+    environment = NO_ADAPTER if name in ("shaders", "unit") else ON_ADAPTER
     return Step(name, what, tuple(command), _pytest_summary, environment | more, part)
 
 
@@ -149,9 +149,9 @@ def steps() -> list[Step]:
              (PYTHON, "tools/layers.py"), _group(r"^Contracts: (.*)\.$"), {}),
         Step("prose", "spelling and style: codespell, proselint, ours",
              (PYTHON, "tools/prose.py"), _group("^findings: (.*)$"), {}),
-        _pytest("shaders", "shader lint over all generated WGSL", SHADERS, *parallel, part="both"),
-        _pytest("totality", "every row has kernel, shapes, cases, tolerance", TOTALITY, *parallel,
-                part="both"),
+        _pytest("shaders", "lint of all generated WGSL; rows are complete", SHADERS, TOTALITY,
+                "--maxschedchunk", "1",
+                *parallel, part="both"),
         _pytest("unit", "other tests, no adapter", *others, mark=NO_MARK),
         Step("judge", "wrong answers, fed to the suite's own judge",
              (PYTHON, "-m", "conformance.wrong"),

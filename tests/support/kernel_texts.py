@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jinja2
 
-from tests.ops import test_shader_lint
+from tests.support import case_kernels
 from tflgpu_plugin import kernels
 from tflgpu_plugin.kernels import bodies, templates
 from tflgpu_plugin.ops import FAMILIES
@@ -48,7 +48,7 @@ def launched(family: str) -> set[tuple[str, bodies.Variant]]:
 
     kernels.body = noted
     try:
-        test_shader_lint.pipelines(family)
+        case_kernels.pipelines(family)
     finally:
         kernels.body = plain
     return found
