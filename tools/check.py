@@ -50,7 +50,7 @@ EVERYWHERE = {"PYTHONFAULTHANDLER": "1", "PYTHONDONTWRITEBYTECODE": ""}
 # most of what these steps take on a machine without its cache. The answers are the same to the bit.
 UNOPTIMIZED = {"GALLIVM_PERF": "nopt"}
 # The steps whose long part, `rest`, runs so; `daily` and the networks run optimized code.
-COMPILING = ("quick", "litert")
+COMPILING = ("adapter", "quick", "litert")
 # No driver file: these tests must pass without an adapter.
 NO_ADAPTER = {"VK_ICD_FILENAMES": os.devnull, "VK_DRIVER_FILES": os.devnull}
 
@@ -180,7 +180,7 @@ def steps() -> list[Step]:
         _pytest("staged", "the same by way of staging buffers", NETWORKS, *parallel,
                 part="rest", TFLGPU_NO_MAPPING="1"),
         _pytest("models", "real models against the CPU", MODELS, *parallel),
-        _pytest("wheel", "the wheel: built, checked, installed", "tests", mark="wheel",
+        _pytest("wheel", "the wheel: built, checked, installed", "tests/docs", mark="wheel",
                 part="rest"),
     ]  # fmt: skip
 

@@ -118,6 +118,15 @@ def test_every_module_of_the_suite_is_run() -> None:
     assert sum(map(len, lists)) == len(modules)  # each in one list
 
 
+@pytest.mark.parametrize("name", ["cluster", "wheel"])
+def test_a_step_of_a_mark_reads_each_file_that_has_it(name: str) -> None:
+    (step,) = [step for step in check.steps() if step.name == name]
+    (folder,) = [check.ROOT / word for word in step.command if word.startswith("tests/")]
+    files = (check.ROOT / "tests").rglob("test_*.py")
+    marked = [path for path in files if re.search(rf"mark\.{name}\b", path.read_text())]
+    assert marked and all(path.is_relative_to(folder) for path in marked)
+
+
 def test_the_parts_are_all_steps() -> None:
     """Each step belongs to one part, or to both with shares that add up to all of its tests."""
     for step in check.steps():
@@ -144,7 +153,8 @@ def test_shares_are_disjoint_and_complete(tmp_path: Path) -> None:
     for part in check.SHARES:
         step = check._pytest("one", "what", str(tmp_path), part="both").of(part)
         assert step is not None
-        counts.append(int(check.run(step, ["-o", "addopts="]).counted.split()[0]))
+        same_names = ["-o", "addopts=", "--rootdir", str(tmp_path)]
+        counts.append(int(check.run(step, same_names).counted.split()[0]))
     assert sum(counts) == 200 and 10 < counts[0] < 40
 
 
