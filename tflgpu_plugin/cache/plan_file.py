@@ -125,7 +125,7 @@ class Stored:
         places = [told and (told[0], graph.outputs.index(told[1])) for told in counted]
         return [port.counted for port in self.plan.outputs] == places and all(
             [(port.tensor, port.shape, port.dtype) for port in ports]
-            == [(t, graph.shape(t), graph.tensors[t].dtype) for t in tensors]
+            == [(t, graph.shape(t), graph.tensors[t].port_dtype) for t in tensors]
             for ports, tensors in pairs
         )
 

@@ -378,7 +378,7 @@ class Assembly:
 
     def _port(self, role: str, tensor: int) -> Port:
         value, buffer = paired(self.whole.tensors[tensor]), self.raw[Raw(role, tensor)]
-        port = Port(tensor, value.name, value.shape, value.dtype, buffer, value.bytes)
+        port = Port(tensor, value.name, value.shape, value.port_dtype, buffer, value.bytes)
         if role != "output" or (told := self.whole.tensors[tensor].counted) is None:
             return port
         return replace(port, counted=(told[0], self.whole.outputs.index(told[1])))

@@ -149,7 +149,9 @@ class _Observing(Assembly):
             buffers=(first, *plan.buffers[1:], more),
             uniforms=uniforms.ljust(first.bytes, b"\0"),
             dispatches=(*plan.dispatches[: place + 1], last),
-            outputs=(Port(tensor, value.name, value.shape, value.dtype, buffers, value.bytes),),
+            outputs=(
+                Port(tensor, value.name, value.shape, value.port_dtype, buffers, value.bytes),
+            ),
         )
         sure = one.stored == one.tensor
         return Observation(place, one.tensor, self._read(place), made, one.order, sure)

@@ -15,9 +15,9 @@ from tflgpu_plugin.ir.symbolic import (
     surely_equal,
 )
 from tflgpu_plugin.ir.graph import (
-    BITS_ONLY, COMPLEX, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NARROW, NUMPY_DTYPES, NUMPY_NAMES, STORE,
-    Array, EpilogueOp, Geometry, Graph, Misfit, Node, NotConstant, Quantization, Shape, Tensor,
-    counts, dump, geometry, paired, planar, stored_bytes, verify,
+    BITS_ONLY, COMPLEX, DOUBLE, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NARROW, NUMPY_DTYPES, NUMPY_NAMES,
+    SINGLE, STORE, Array, EpilogueOp, Geometry, Graph, Misfit, Node, NotConstant, Quantization,
+    Shape, Tensor, counts, dump, geometry, paired, planar, stored_bytes, verify,
 )  # fmt: skip
 from tflgpu_plugin.ir.host_op import (
     ROLES, Condition, HostOp, Operand, asks, needs, operands, requirement, table,
@@ -39,6 +39,7 @@ __all__ = [
     "CODES",
     "COMPLEX",
     "COUNTS",
+    "DOUBLE",
     "EVEN",
     "EXACT_INTEGERS",
     "FACTOR_UNIT",
@@ -57,6 +58,7 @@ __all__ = [
     "PACKED",
     "ROLES",
     "SHORT",
+    "SINGLE",
     "STORE",
     "STORED",
     "UNSIGNED",

@@ -26,6 +26,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 FOLDED = "folded"  # op of a constant-folded node, which does not run: its results are constants
 STORE = "store"  # op of a node that reads or writes a variable of the host, and stays with it
 
+SINGLE, DOUBLE = "f32", "f64"  # dtypes of float32, and of float64 that may be computed so
 COMPLEX = (
     "c64"  # dtype of complex numbers, which are float32 pairs on the device and never leave it
 )
@@ -79,7 +80,8 @@ class Tensor:
     """A value. `data` is the value of a constant; `variable`: the host keeps the value between
     runs; `wide`: it stays float32 where other tensors may be stored as float16. `counted` is (axis,
     tensor): the extent of the axis is an upper bound, and only the first n indices along it are
-    valid, where n is the int32 value of that tensor after a run."""
+    valid, where n is the int32 value of that tensor after a run. `host_dtype` is the type in the
+    host's memory, where that is another than `dtype`: float64 that is computed as float32."""
 
     name: str
     shape: Shape
@@ -89,10 +91,17 @@ class Tensor:
     variable: bool = False
     wide: bool = False
     counted: tuple[int, int] | None = None
+    host_dtype: str = ""
+
+    @property
+    def port_dtype(self) -> str:
+        """Returns the type in the host's memory."""
+        return self.host_dtype or self.dtype
 
     @property
     def bytes(self) -> int:
-        return stored_bytes(self.shape, self.dtype)
+        """Returns the bytes in the host's memory."""
+        return stored_bytes(self.shape, self.port_dtype)
 
 
 def paired(tensor: Tensor) -> Tensor:

@@ -4,7 +4,7 @@
 //   whole    these are the four lanes of one storage vec4
 //   bits     of packed elements, of which a thread writes a whole word
 //   form     type of the host's elements: f32; bool (four bytes per word); i8 and u8 (four per word, rounded to the nearest
-//            level, saturating); i16 (two per word, likewise); f16 (two per word); i32, u32; i64, u64
+//            level, saturating); i16 (two per word, likewise); f16 (two per word); i32, u32; i64, u64; f64
 //   planar   the host's buffer has channels before space
 //   aligned  the size of such a plane is a multiple of four
 {% if not whole %}
@@ -81,6 +81,21 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lane
   let words = float16(v);
   put_raw(2u * t, words.x);
   put_raw(2u * t + 1u, words.y);
+{% elif form == "f64" %}
+  let bits = bitcast<vec4u>(v);
+  let fraction = bits & vec4u(0x7fffffu);
+  let exponent = (bits >> vec4u(23u)) & vec4u(0xffu);
+  // Numbers below 2^-126 begin with the highest bit of their fraction.
+  let first = firstLeadingBit(max(fraction, vec4u(1u)));
+  let small = select(874u + first, vec4u(0u), fraction == vec4u(0u));
+  let large = select(exponent + 896u, vec4u(0x7ffu), exponent == vec4u(255u));
+  let held = select(fraction, (fraction << (23u - first)) & vec4u(0x7fffffu), exponent == vec4u(0u));
+  let high = (bits & vec4u(0x80000000u)) | (select(large, small, exponent == vec4u(0u)) << vec4u(20u)) | (held >> vec4u(3u));
+  let low = held << vec4u(29u);
+  for (var k = 0u; k < 4u && 4u * t + k < p.elements; k++) {
+    put_raw(2u * (4u * t + k), low[k]);
+    put_raw(2u * (4u * t + k) + 1u, high[k]);
+  }
 {% elif form in ("i64", "u64") %}
   for (var k = 0u; k < 4u && 4u * t + k < p.elements; k++) {
     put_raw(2u * (4u * t + k), bitcast<u32>(v[k]));

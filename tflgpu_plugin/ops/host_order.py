@@ -26,7 +26,7 @@ def home(low: Lowering, tensor: int) -> Raw | None:
     in the host's order. Returns None if it needs device storage, or device storage has that order
     anyway."""
     graph, value = low.graph, low.graph.tensors[tensor]
-    fits = value.dtype == "f32" and value.counted is None and tensor in graph.outputs
+    fits = value.port_dtype == "f32" and value.counted is None and tensor in graph.outputs
     if not fits or in_host_order(geometry(value.shape)) or not surely_divides(4, value.shape[-1]):
         return None
     readers = [node for node in graph.nodes if tensor in node.reads]

@@ -5,11 +5,12 @@ is not converted: it uses the host's buffer. Kernels that read any strides may r
 buffer too (`Lowering.hosted`). A transpose to channels-first before an output is part of the
 output's launch.
 
-In the host's buffer float32, int32 and uint32 have a word each, int64 and uint64 two, float16,
-int16 and bfloat16 share a word by two, bool, int8, uint8 and floats of 8 bits by four, integers of
-4 and 2 bits by eight and sixteen. On the device integers of 32 and 64 bits are int32 (others than
-it holds flag the run), bool is 0.0 or 1.0, and int8 and uint8 are the dequantized value (without
-quantization parameters: the number itself).
+In the host's buffer float32, int32 and uint32 have a word each, float64, int64 and uint64 two,
+float16, int16 and bfloat16 share a word by two, bool, int8, uint8 and floats of 8 bits by four,
+integers of 4 and 2 bits by eight and sixteen. On the device integers of 32 and 64 bits are int32
+(others than it holds flag the run), float64 is float32 (finite numbers beyond it flag the run),
+bool is 0.0 or 1.0, and int8 and uint8 are the dequantized value (without quantization parameters:
+the number itself).
 Values too large for float16 become infinities. Raw buffers are padded to a multiple of 16 bytes, so
 that the last vec4 or word may always be accessed."""
 
@@ -23,6 +24,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import (
     BFLOAT16,
     BITS_ONLY,
+    DOUBLE,
     FLOAT8,
     NUMPY_DTYPES,
     PACKED,
@@ -36,11 +38,11 @@ from tflgpu_plugin.ir.symbolic import is_single, surely_divides
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
-DTYPES = ("f32", "f16", "bool", "i32", "i64", "u32", "u64", "i8", "u8", "i16", "u16", *BITS_ONLY)
+WIDE = (*quantization.WHOLE, DOUBLE)  # one or two words per element
+DTYPES = ("f32", "f16", "bool", *WIDE, "i8", "u8", "i16", "u16", *BITS_ONLY)
 SHORT = ("f16", "bool", "i8", "u8", "i16", "u16", *BITS_ONLY)  # several elements per word
-WORDS = quantization.WHOLE  # one or two words per element
 SAME = ("f32", "i32")  # the same elements on both sides
-CHECKED = ("i64", "u32", "u64")  # of which the device has those in the range of int32
+CHECKED = ("i64", "u32", "u64", DOUBLE)  # of which the device has those in the range of 32 bits
 PLAIN = (*quantization.STORED, "i16", *BITS_ONLY)  # allowed without quantization parameters
 FORMS = {
     BFLOAT16: "u16",
@@ -146,8 +148,8 @@ def _each(dtype: str) -> int:
 
 
 def _dtype(low: Lowering, node: Node, tensor: int) -> str:
-    dtype, real = low.graph.tensors[tensor].dtype, quantization.real(low.graph.tensors[tensor])
-    taken = [each for each in DTYPES if not (real and each in WORDS)]
+    dtype, real = low.graph.tensors[tensor].port_dtype, quantization.real(low.graph.tensors[tensor])
+    taken = [each for each in DTYPES if not (real and each in WIDE)]
     if dtype not in taken:
         accepted = ", ".join(taken)
         said = f"A {dtype} tensor cannot be an input or output; use one of {accepted}."
@@ -164,7 +166,7 @@ def _scaling(tensor: Tensor) -> dict[str, object]:
 
 
 def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
-    if dtype in WORDS:
+    if dtype in WIDE:
         return _Views(0, 1, False)
     # A single row may be read beyond its end: the buffer is padded, and pad lanes are masked.
     whole = not planar and (

@@ -19,7 +19,16 @@ import numpy as np
 
 from tflgpu_plugin.ir import bfloat16, quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES, Array, EpilogueOp, Graph, Node, Tensor
+from tflgpu_plugin.ir.graph import (
+    COMPLEX,
+    DOUBLE,
+    NUMPY_DTYPES,
+    Array,
+    EpilogueOp,
+    Graph,
+    Node,
+    Tensor,
+)
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
@@ -195,8 +204,11 @@ def _to_integer(source: Tensor, result: str) -> tuple[str, str]:
     if quantization.is_integer(source):
         return "v", "v < vec4i()"
     least = "v > vec4f(-1.0)" if result in quantization.UNSIGNED else "v >= vec4f(-2147483648.0)"
-    beyond = f"!(({least}) & (v < vec4f(2147483648.0)))"
-    return "whole_part(v)", "" if result == "i32" else beyond
+    beyond = "" if result == "i32" else f"!(({least}) & (v < vec4f(2147483648.0)))"
+    if source.host_dtype == DOUBLE:  # float32 has no number for each of these integers
+        rounded = f"abs(v) >= vec4f({float(quantization.EXACT_INTEGERS)})"
+        beyond = f"({beyond}) | ({rounded})" if beyond else rounded
+    return "whole_part(v)", beyond
 
 
 def same_bits(held: str, wanted: str) -> bool:

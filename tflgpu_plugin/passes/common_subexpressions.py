@@ -67,7 +67,7 @@ def _equal_constants(graph: Graph) -> dict[int, int]:
 def _key(e: Rewriter, node: Node) -> Hashable:
     """Returns a key that is equal for nodes that compute the same result."""
     made = [e.tensors[t] for t in node.outputs]
-    kinds = tuple((hashed(t.shape), t.dtype, t.wide, t.variable) for t in made)
+    kinds = tuple((hashed(t.shape), t.dtype, t.host_dtype, t.wide, t.variable) for t in made)
     return node.op, node.inputs, attributes_key(node), node.epilogue, kinds
 
 

@@ -225,7 +225,7 @@ static void lend(tgi_run *r) {
 /* The reasons for which kernels reject a run, by the number that they pass to put_check. */
 static const char *const FLAGS[] = {
     "",
-    ("An integer of this run is beyond int32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
+    ("A number of this run is beyond int32 or float32, in which the GPU computes. Leave the nodes that read or make it to the CPU "
      "with the option exclude."),   /* in parentheses, else clang suspects a missing comma */
     "An index of this run is out of range.",
     "An integer of this run is divided by zero, or raised to a negative power."};
