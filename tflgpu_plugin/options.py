@@ -19,6 +19,7 @@ from typing import Any
 PREFERENCES = ("fast_single_answer", "sustained_speed", "balanced")
 PRIORITIES = ("auto", "max_precision", "min_latency", "min_memory_usage")
 CAPABILITIES = ("all", "documented", "documented-2019")
+DOUBLES = ("refuse", "float32")
 ALL_FLAGS = 15
 ENABLE_QUANTIZATION = 1
 SHOWN = 120  # characters of a value in a sentence: hosts cut long messages
@@ -56,6 +57,7 @@ class Options:
     without: tuple[str, ...] = ()
     force: bool = False
     capabilities: str = "all"
+    double: str = "refuse"
 
     @property
     def sustained(self) -> bool:
@@ -69,6 +71,11 @@ class Options:
         if self.is_precision_loss_allowed >= 0:
             return bool(self.is_precision_loss_allowed)
         return PRIORITIES[self.inference_priority1] != "max_precision"
+
+    @property
+    def single(self) -> bool:
+        """Whether float64 is computed as float32."""
+        return self.double == "float32"
 
     @property
     def quantized(self) -> bool:
@@ -184,10 +191,13 @@ def _strings(text: str) -> Iterator[str]:
         at = found.end()
 
 
-def _edition(text: str) -> str:
-    if text not in CAPABILITIES:
-        raise ValueError(text)
-    return text
+def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(text)
+        return text
+
+    return parse
 
 
 def _numbered(names: tuple[str, ...]) -> str:
@@ -257,7 +267,11 @@ TABLE: tuple[Option, ...] = (
     Option("capabilities", ", ".join(CAPABILITIES),
            "Claim all that the kernels support, or only what an edition of the GPU delegate "
            "documentation lists.",
-           _edition),
+           _one_of(CAPABILITIES)),
+    Option("double", ", ".join(DOUBLES),
+           "With float32, ONNX operators compute float64 as float32, and results are float64 "
+           "again; else they stay on the CPU.",
+           _one_of(DOUBLES)),
 )  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def _of_rows(batch: Batch, visit: Visit) -> Value:
 def cast(batch: Batch, visit: Visit) -> Value:
     """Returns the value of Cast or CastLike, unchanged where it has the type already."""
     value, (key,) = visit.given[0], visit.node.writes
-    wanted = visit.body.values[key].dtype
+    wanted = visit.body.computed(visit.body.values[key].dtype)
     if isinstance(value, Count) and wanted in COUNTS:
         return value
     if isinstance(value, Fixed | Each | Rows) and batch.e.dtype(value.tensor) == wanted:

@@ -167,15 +167,15 @@ class Batch:
         stated = body.values.get(key)
         data = None if stated is None or stated.default else stated.data
         if stated is not None and data is not None:
-            if stated.dtype not in TYPES:
+            if body.computed(stated.dtype) not in TYPES:
                 raise not_unrolled("a constant of its body has another type")
             named = ("batched", id(body.values), key)
-            return Fixed(self.e.tensors.constant(named, key, lambda: data))
+            return Fixed(self.e.narrow(self.e.tensors.constant(named, key, lambda: data)))
         if key in scope:
             return scope[key]
         if key not in self.e.captured:
             raise not_unrolled("its body reads a value that the loop is not given")
-        return Fixed(self.e.captured[key])
+        return Fixed(self.e.narrow(self.e.captured[key]))
 
     def run(self, visit: Visit, *inputs: int | None) -> int:
         """Returns the result of a node for other inputs. Raises Unsupported."""

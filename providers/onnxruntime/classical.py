@@ -24,13 +24,13 @@ ROWS: tuple[HostOp, ...] = (
         "ArrayFeatureExtractor", "gather", (1, 1), "value index", indexing.FEATURES,
         by=indexing.features,
     ),
-    _row("Binarizer", "greater", (1, 1), by=features.binarizer, types="f32"),
+    _row("Binarizer", "greater", (1, 1), by=features.binarizer, types="f32", double=False),
     _row(
         "FeatureVectorizer", "concat", (1, 1), MANY, features.joined,
         by=features.feature_vectorizer, types=NUMBERS,
     ),
     _row("Imputer", "where", (1, 1), "value", features.imputed, by=features.imputer,
-         types="f32 i64"),
+         types="f32 i64", double=False),
     _row("LabelEncoder", "gather", (2, 4), "value", features.encoded, by=features.label_encoder,
          types="f32 i64"),
     _row(
@@ -40,7 +40,7 @@ ROWS: tuple[HostOp, ...] = (
     ),
     _row(
         "LinearRegressor", "fully_connected", (1, 1), "value", scores.ROWS, scores.TRANSFORM,
-        linear_models.fitting, by=linear_models.regressor, types="f32",
+        linear_models.fitting, by=linear_models.regressor, types="f32", double=False,
     ),
     _row("Normalizer", "div", (1, 1), "value", features.NORM, by=features.normalizer,
          types=NUMBERS),
@@ -55,7 +55,7 @@ ROWS: tuple[HostOp, ...] = (
     ),
     _row(
         "SVMRegressor", "fully_connected", (1, 1), "value", scores.ROWS,
-        support_vectors.regressing, by=support_vectors.regressor, types="f32",
+        support_vectors.regressing, by=support_vectors.regressor, types="f32", double=False,
     ),
     _row("Scaler", "mul", (1, 1), "value", features.scaled, by=features.scaler, types=NUMBERS),
     _row("TreeEnsemble", "decision_trees", (5, 5), *TREES, by=tree_ensembles.regressor,

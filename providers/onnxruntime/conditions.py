@@ -20,8 +20,7 @@ from tflgpu_plugin.ir import (
 from tflgpu_plugin.providers import COUNTED, Builder, shaped, without_kernel
 
 from . import fused_operators
-from .host import DTYPES
-from .quantize import made_type
+from .quantize import made_type, named
 
 REAL = ("f32", "f16", "bool", *COUNTS)
 CAST = (*REAL, *UNSIGNED, *COUNTED, *BITS_ONLY)
@@ -59,6 +58,15 @@ def kernels(e: Builder) -> Refusal | None:
     return next(filter(None, (without_kernel(t, e.row) for t in held)), None)
 
 
+def doubles(e: Builder) -> Refusal | None:
+    """Values of float64 are computed as float32, with the option double, where the host has kernels
+    of float64. Nodes that are evaluated before a run may read any."""
+    if not e.doubles or e.row.double:
+        return None
+    said = f"{e.row.name} has values of float64, for which the host has no CPU kernel."
+    return Refusal("dtype.unsupported", said)
+
+
 def filled(e: Builder) -> Refusal | None:
     """Inputs have elements, unless the operator is elementwise or only moves elements: for others,
     onnxruntime's rules for empty tensors differ, or its kernels crash."""
@@ -82,7 +90,7 @@ NO_GRAPHS = needs(
     "operator.host_only", "No subgraphs.", lambda e: bool(e.host.bodies or not e.host.implicit)
 )
 EVERY: tuple[Condition, ...] = (
-    kernels, NO_GRAPHS, listed, constant, shaped,
+    kernels, doubles, NO_GRAPHS, listed, constant, shaped,
 )  # fmt: skip
 
 # ---- elements ------------------------------------------------------------------------------------
@@ -108,8 +116,7 @@ EXPONENTS = needs(
 
 def castable(e: Builder) -> Refusal | None:
     """Requires input and result of floats of 8 to 32 bits, bool, or integers of 2 to 64 bits."""
-    held, number = e.dtype(), e.integer("to")
-    wanted = DTYPES.get(number, f"element type {number}")
+    held, wanted = e.dtype(), named(e, "to")
     types = NUMPY_DTYPES if e.known_limit else CAST
     if held in types and wanted in types:
         return None

@@ -35,7 +35,7 @@ PAIR, ONE = f"{QUANTIZED} {QUANTIZED} {QUANTIZED[6:]}", f"{QUANTIZED} {QUANTIZED
 
 
 def _contrib(name: str, op: str, *takes: Any, **more: Any) -> HostOp:
-    return row(f"{DOMAIN}:{name}", op, (1, 1), *takes, **more)
+    return row(f"{DOMAIN}:{name}", op, (1, 1), *takes, **{"double": False, **more})
 
 
 def _qlinear(one: HostOp, takes: str, asked: Sequence[Condition], types: str) -> HostOp:
@@ -158,13 +158,13 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
         operand_shapes.skip_shape, operand_shapes.by_last(2, 3, 4),
-        by=fused_operators.skip_layer_norm, rounds=True,
+        by=fused_operators.skip_layer_norm, rounds=True, double=True,
     ),
     _contrib(
         "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
         operand_shapes.skip_shape, operand_shapes.by_last(2, 3), conditions.UNREAD_MEAN,
         by=fused_operators.skip_rms_norm,
-        rounds=True,
+        rounds=True, double=True,
     ),
     _contrib(
         "MoE", "matmul", "value value weights bias? weights bias? weights? bias?", *experts.MOE,

@@ -98,7 +98,8 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     try:
         host = Host(_address(api))
         bodies = session.export is None  # a compiled model keeps its control flow
-        taken = snapshot.take(host, host.cast("tgo_graph", _address(graph)), bodies=bodies)
+        whole, single = host.cast("tgo_graph", _address(graph)), session.options.single
+        taken = snapshot.take(host, whole, bodies=bodies, single=single)
         level.around = taken.around
         level.nodes = [*map(sessions.unclaimed, taken.nodes)]
         broken = _restore(level, taken, session)

@@ -13,6 +13,7 @@ from tflgpu_plugin.providers import Builder
 from .conditions import CAST, REAL
 from .host import DTYPES
 from .presence import absent
+from .quantize import named
 from .rearranging import parts
 from .rows import operand
 from .windows import transposed
@@ -82,8 +83,7 @@ def trilu(e: Builder) -> int:
 
 def _made(e: Builder) -> str:
     """Returns the dtype of the result of an EyeLike."""
-    number = e.integer("dtype")
-    return DTYPES.get(number, f"element type {number}") if number else e.dtype()
+    return named(e, "dtype") if e.integer("dtype") else e.dtype()
 
 
 def eye(e: Builder) -> int:

@@ -13,11 +13,13 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import (
+    DOUBLE,
     EVEN,
     FLOAT8,
     NARROW,
     NUMBERS,
     PACKED,
+    SINGLE,
     Array,
     Quantization,
     Shape,
@@ -122,6 +124,13 @@ def quantized(e: Builder, values: int, scale: int, zero: int | None, axis: int) 
 
 
 # ---- between the types ---------------------------------------------------------------------------
+
+
+def named(e: Builder, attribute: str) -> str:
+    """Returns the type whose number is an attribute of the node, as kernels compute it."""
+    number = e.integer(attribute)
+    found = DTYPES.get(number, f"element type {number}")
+    return SINGLE if e.doubles and found == DOUBLE else found
 
 
 def made_type(e: Builder) -> str:

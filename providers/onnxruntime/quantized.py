@@ -26,9 +26,8 @@ from tflgpu_plugin.ir import (
 from tflgpu_plugin.providers import COUNTED, Builder
 
 from . import attention, narrow, narrow_integers
-from .host import DTYPES
 from .integer_sums import differences, factors
-from .quantize import dequantized, dynamic_quantize, real, spread_over, stored
+from .quantize import dequantized, dynamic_quantize, named, real, spread_over, stored
 
 Row = Callable[[Builder], int]
 OPERANDS, PARAMETERS = ("value", "weights"), ("scale", "zero_point")  # roles
@@ -146,7 +145,7 @@ def numbers_too(row: Row) -> Row:
 def cast(e: Builder) -> int:
     """Builds Cast between float32, float16 (computed as float32), bfloat16, floats of 8 bits, bool
     (stored as 0.0 and 1.0), and integers of 2 to 64 bits."""
-    x, held, wanted = e.x(), e.dtype(), DTYPES[e.integer("to")]
+    x, held, wanted = e.x(), e.dtype(), named(e, "to")
     if wanted == held and held in NARROW:
         return x
     if held in NARROW:

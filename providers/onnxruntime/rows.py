@@ -34,7 +34,7 @@ BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 FACTS = (  # of HostOp
     "bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile", "identity", "at_once",
-    "ignores", "keeps_count",
+    "ignores", "keeps_count", "double",
 )  # fmt: skip
 
 
@@ -49,8 +49,8 @@ def row(
     for which onnxruntime's CPU provider has kernels; with `rounds` they compute in float32 and
     round. `narrow`: so are integers of 2 and 4 bits, and floats of 8. `unsigned`: so are uint32 and
     uint64, by default of ops that move elements. `at_once` says how the body of a loop computes it
-    in all steps, by default one node of an elementwise op as such. See HostOp for `fragile` and
-    `keeps_count`, which elementwise ops have by default."""
+    in all steps, by default one node of an elementwise op as such. See HostOp for `fragile`,
+    `double` and `keeps_count`, which elementwise ops have by default."""
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
     small = more.pop("small", False)

@@ -72,7 +72,9 @@ class Snapshot(HostModel):
             for name in dict.fromkeys(n for node in nodes for n in (*node.reads, *node.writes))
         }
         held = (node.with_bodies(map(keeper.body, node.bodies)) for node in nodes)
-        return Snapshot(tuple(held), values, outputs, self.opsets, files=keeper.files)
+        return Snapshot(
+            tuple(held), values, outputs, self.opsets, files=keeper.files, single=self.single
+        )
 
     def check_files(self) -> None:
         """Raises BuildError if a mapped file of its constants has changed."""
@@ -122,10 +124,12 @@ def _memory(data: Array) -> object:
     return data.ctypes.data, data.dtype.str, data.shape, data.strides
 
 
-def take(host: Host, graph: Any, slot: str = "", bodies: bool = True) -> Snapshot:
+def take(
+    host: Host, graph: Any, slot: str = "", bodies: bool = True, single: bool = False
+) -> Snapshot:
     """Returns the snapshot of a graph (tgo_graph *), with those of the `bodies` of its control-flow
-    nodes. `slot` is as in Snapshot. Raises HostError."""
-    reader = _Reader(host, bodies)
+    nodes. `slot` and `single` are as in Snapshot. Raises HostError."""
+    reader = _Reader(host, bodies, single)
     api = host.api
     given = reader.names(api.get_graph_input_count, api.get_graph_inputs, graph) if slot else ()
     nodes = [
@@ -141,7 +145,7 @@ def take(host: Host, graph: Any, slot: str = "", bodies: bool = True) -> Snapsho
     inlined = bool(node) and _is_function(host.text(api.get_domain, node), parent)
     return Snapshot(
         tuple(nodes), reader.values, tuple(outputs), host.opsets(graph), path, parent, inlined,
-        slot, around, reader.origins, given=tuple(filter(None, given)),
+        slot, around, reader.origins, given=tuple(filter(None, given)), single=single,
     )  # fmt: skip
 
 
@@ -154,8 +158,8 @@ def _is_function(domain: str, op: str) -> bool:
 class _Reader:
     """Reads nodes, and collects the values that they read and write."""
 
-    def __init__(self, host: Host, bodies: bool = False) -> None:
-        self.host, self.bodies = host, bodies
+    def __init__(self, host: Host, bodies: bool = False, single: bool = False) -> None:
+        self.host, self.bodies, self.single = host, bodies, single
         self.values: dict[str, Value] = {}
         self.origins: dict[str, Origin] = {}
 
@@ -175,7 +179,9 @@ class _Reader:
             implicit=tuple(filter(None, implicit)),
             attributes=host.attributes(handle),
             provider=host.text(api.get_node_provider, handle).replace(EP_NAME, ""),
-            bodies=tuple(take(host, *body) for body in host.bodies(handle)) if control else (),
+            bodies=tuple(
+                take(host, *body, single=self.single) for body in host.bodies(handle) if control
+            ),
         )
 
     def names(self, count: Any, function: Any, handle: Any) -> tuple[str | None, ...]:

@@ -38,6 +38,8 @@ GOOD = [
     ("force", "true", True),
     ("capabilities", "documented-2019", "documented-2019"),
     ("capabilities", "all", "all"),
+    ("double", "float32", "float32"),
+    ("double", "refuse", "refuse"),
 ]
 BAD = [
     ("is_precision_loss_allowed", "2"),
@@ -58,6 +60,7 @@ BAD = [
     ("exclude", "('a')"),
     ("force", "2"),
     ("capabilities", "documented-2020"),
+    ("double", "True"),
 ]
 
 

@@ -202,7 +202,8 @@ Ranks go up to {MAX_RANK}. A node that is not claimed stays on the CPU, and a se
 
 int32 is exact over its whole range. int64, uint32 and uint64 tensors are int32 on the GPU: a node
 with a constant beyond that stays on the CPU, and a run that uses such a number is done by the
-host's own kernels.
+host's own kernels. float64 of ONNX models is computed as float32 with the option `double`, where
+float32 is among the types and onnxruntime has a kernel of float64.
 
 {EVALUATED}
 

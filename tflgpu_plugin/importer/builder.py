@@ -13,6 +13,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer import folding, offsets
+from tflgpu_plugin.importer.doubles import narrowed
 from tflgpu_plugin.importer.node_reader import NodeReader
 from tflgpu_plugin.importer.support import of_host, of_other_types, type_names
 from tflgpu_plugin.importer.tensors import TensorId
@@ -177,6 +178,7 @@ class Builder(NodeReader):
         if refusal := row.misuse(attributes, given):
             raise Unsupported(refusal)
         inputs = tuple([self._operand(op, one) for one in row.taken(given)])
+        inputs = tuple([t if t is None else self.narrow(t) for t in inputs])
         if self.known_limit:
             return self._worked_out(row, inputs, dtype, attributes)
         if _moves_integers(row):
@@ -199,6 +201,11 @@ class Builder(NodeReader):
         self.nodes.append(Node(-1, op, inputs, outputs, attributes))
         offsets.note(self.tensors, self.nodes[-1], row)
         return list(outputs)
+
+    def narrow(self, tensor: int) -> int:
+        """Returns the float32 constant of a constant of float64 that is computed so; other tensors
+        unchanged. Raises Unsupported for one that float32 cannot hold."""
+        return narrowed(self.tensors, tensor) if self.doubles else tensor
 
     def _operand(self, op: str, given: int | float | None) -> int | None:
         """Returns the id of an operand. Raises TypeError for a number that is neither an id of this

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tflgpu_plugin.errors import Unsupported, defect
-from tflgpu_plugin.importer import building, counts, row_conditions, run_values
+from tflgpu_plugin.importer import building, counts, doubles, row_conditions, run_values
 from tflgpu_plugin.importer.builder import Builder, cast_array
 from tflgpu_plugin.importer.folding import MAX_SHAPE_ELEMENTS
 from tflgpu_plugin.importer.imported import Facts, Imported, Table, assembled
@@ -82,7 +82,10 @@ class _Importer(State):
                 self._ask(host, inputs)
             if reason.sentence.code == "operator.host_only":
                 run_values.leave(self, host, row)
-            self._refuse(host, inputs, reason.sentence)
+            sentence = reason.sentence
+            if row is not None and row.singles and sentence.code == "dtype.unsupported":
+                sentence = doubles.hinted(self.model, host, sentence)
+            self._refuse(host, inputs, sentence)
         except Exception as error:  # a defect in one node must not affect others
             self._refuse(host, inputs, _fault(error, host, row))
 
@@ -186,7 +189,8 @@ class _Importer(State):
         self._check(builder, named)
         for key, tensor in named:
             stated, table = self.model.values[key], self.tensors.table
-            table[tensor] = replace(table[tensor], name=stated.name, dtype=stated.dtype)
+            held = replace(table[tensor], name=stated.name)
+            table[tensor] = doubles.typed(self.model, stated, held)
             self.ids[key] = tensor
         self._append(host, builder)
 
@@ -259,7 +263,8 @@ class _Importer(State):
         outputs = []
         for key in host.writes:
             stated = self.model.values[key]
-            tensor = Tensor(stated.name, self.stated_shape(stated), stated.dtype)
+            tensor = Tensor(stated.name, self.stated_shape(stated))
+            tensor = doubles.typed(self.model, stated, tensor)
             tensor = self.of_a_run(key) if key in self.run_values else tensor
             number = int(key) if self.model.numbered else None
             self.ids[key] = self.tensors.add(tensor, number)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from tflgpu_plugin.ir import Array, Quantization, Refusal
+from tflgpu_plugin.ir import DOUBLE, SINGLE, Array, Quantization, Refusal
 
 HostExtent = int | str  # a number, or the name of an extent that is dynamic in the model
 DEFAULT_DOMAINS = ("", "ai.onnx")
@@ -85,7 +85,8 @@ class HostModel:
     graph that a node runs, `given` are the keys of its inputs, in the order in which the node
     passes them. `numbered`: keys are numbers, which become the tensors' ids. `fused` and `ordered`
     are as in `Graph`. `present` has the host's current numbers for dynamic extents. If `tells_open`
-    is false, the model does not say which extents are dynamic, and every extent of 1 may be."""
+    is false, the model does not say which extents are dynamic, and every extent of 1 may be.
+    `single`: values of float64 are computed as float32."""
 
     nodes: tuple[HostNode, ...]
     values: Mapping[str, Value]
@@ -96,6 +97,11 @@ class HostModel:
     ordered: bool = field(default=True, kw_only=True)
     present: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     tells_open: bool = field(default=True, kw_only=True)
+    single: bool = field(default=False, kw_only=True)
+
+    def computed(self, dtype: str) -> str:
+        """Returns the type in which values of a dtype are computed."""
+        return SINGLE if self.single and dtype == DOUBLE else dtype
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -33,7 +33,8 @@ class NodeReader:
     for the row. `captured` are the tensors of outer values that the node's bodies read, by their
     keys. `count` is the tensor that counts elements of inputs, if the node keeps the count (see
     `importer.counts`). With a nonzero `known_limit`, the row adds no nodes, and every result must
-    be a constant of at most that many elements, computed from known values."""
+    be a constant of at most that many elements, computed from known values. `doubles`: the host's
+    node has values of float64, which are computed as float32."""
 
     host: HostNode
     row: HostOp
@@ -48,6 +49,7 @@ class NodeReader:
     known_limit: int = 0
     captured: Mapping[str, int] = field(default_factory=dict)
     count: int | None = None
+    doubles: bool = False
 
     def has(self, position: int) -> bool:
         """Whether the input is present."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.importer import row_conditions
+from tflgpu_plugin.importer import doubles, row_conditions
 from tflgpu_plugin.importer.attributes import Attributes
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.expressions import value as expression
@@ -54,6 +55,11 @@ class State:
         for key in self.model.values if self.model.numbered else ():
             self.ids[key] = self.tensors.add(self.outside(key), int(key))
 
+    @cached_property
+    def stated(self) -> Mapping[str, Value]:
+        """Returns the values of the model with the types in which kernels compute them."""
+        return doubles.stated(self.model)
+
     @property
     def planned(self) -> Collection[int] | None:
         return self.facts.arithmetic
@@ -83,6 +89,8 @@ class State:
         found = Tensor(
             stated.name, shape, stated.dtype, stated.data, stated.quantization, stated.variable
         )
+        if stated.data is None:
+            found = doubles.typed(self.model, stated, found)
         return found if self.table.keeps_half else widened(found)
 
     def before(self, key: str) -> set[int]:
@@ -136,13 +144,19 @@ class State:
     def builder(
         self, host: HostNode, row: HostOp, inputs: Sequence[int | None], known_limit: int = 0
     ) -> Builder:
-        """Returns the builder of a node of the host; `known_limit` is as in `NodeReader`."""
+        """Returns the builder of a node of the host; `known_limit` is as in `NodeReader`. Raises
+        Unsupported for constants of float64 that float32 cannot hold, if these are narrowed."""
         captured = {k: self.tensor(k) for k in host.implicit} if host.bodies else {}
+        single = self.model.single and not known_limit and doubles.touches(self.model, host)
+        if single:
+            host = doubles.attributes(host)
+            inputs = [t if t is None else doubles.narrowed(self.tensors, t) for t in inputs]
         if host.domain in self.table.unversioned:
             host = replace(host, attributes=Attributes(host.attributes))
         return Builder(
-            host, row, self.tensors, inputs, self.table, self.model.values,
-            known_limit=known_limit, captured=captured,
+            host, row, self.tensors, inputs, self.table,
+            self.stated if single else self.model.values,
+            known_limit=known_limit, captured=captured, doubles=single,
         )  # fmt: skip
 
 

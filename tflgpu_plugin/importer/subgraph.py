@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.errors import BuildError, ImpossibleShapes
+from tflgpu_plugin.importer import doubles
 from tflgpu_plugin.importer.imported import Facts, Imported, Table
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostExtent, HostModel, Value
@@ -100,7 +101,8 @@ def again(
             raise BuildError.of((), "dynamic.value", sentence)
     for key in ports:
         value = model.values[key]
-        tensors.setdefault(ids[key], Tensor(value.name, facts.shapes[key], value.dtype))
+        unread = Tensor(value.name, facts.shapes[key])
+        tensors.setdefault(ids[key], doubles.typed(model, value, unread))
     made = tuple(ids[key] for key in outputs)
     graph = replace(
         found.graph,
@@ -130,7 +132,7 @@ def kept(found: Imported, part: Graph) -> Subgraph:
     ports = tuple(keys[t] for t in part.inputs)
     nodes = HostModel(
         tuple(hosts), values, kept_outputs, numbered=model.numbered, fused=model.fused,
-        ordered=model.ordered,
+        ordered=model.ordered, single=model.single,
     )  # fmt: skip
     arithmetic = frozenset(found.arithmetic & makers)
     states = tuple(keys[before] for before, _ in part.states)

@@ -16,7 +16,7 @@ from tflgpu_plugin.importer.model import HostModel, Value
 from tflgpu_plugin.importer.partition import Effort
 from tflgpu_plugin.importer.state import widened
 from tflgpu_plugin.importer.symbols import of_shape
-from tflgpu_plugin.ir import FOLDED, Array, Graph, Node, Refusal, Tensor, Unfit
+from tflgpu_plugin.ir import DOUBLE, FOLDED, SINGLE, Array, Graph, Node, Refusal, Tensor, Unfit
 from tflgpu_plugin.ir.symbolic import symbolic
 
 MOST_NODES = 1024  # nodes of all steps: planning takes about a millisecond for each
@@ -104,7 +104,7 @@ class Steps:
                 f"a graph with {len(model.given)} inputs is given {len(carried)} values"
             )
         held = self._held(model, carried)
-        given = {key: _given(model.values[key], table[t]) for key, t in held.items()}
+        given = {key: _given(model.values[key], table[t], model.single) for key, t in held.items()}
         shapes = {key: table[t].shape for key, t in held.items()}
         whole = model.loosened(held)
         rows = replace(self.e.table, asks_runs=False)
@@ -226,13 +226,16 @@ class Steps:
 
 def _element(key: str, held: Tensor) -> Value:
     """Returns the value that stands for a tensor of a list in a step's graph."""
-    return _given(Value(key, held.dtype, None, quantization=held.quantization), held)
+    value = Value(key, held.port_dtype, None, quantization=held.quantization)
+    return _given(value, held, single=True)
 
 
-def _given(stated: Value, held: Tensor) -> Value:
+def _given(stated: Value, held: Tensor, single: bool = False) -> Value:
     """Returns an input of a step's graph with the shape and the value that it has in this step.
-    Raises Unsupported where the graph states another type."""
-    if stated.dtype != held.dtype or stated.data is not None or stated.variable:
+    `single`: float64 is computed as float32. Raises Unsupported where the graph states another
+    type."""
+    alike = single and (stated.dtype, held.dtype) == (DOUBLE, SINGLE)
+    if not (alike or stated.dtype == held.dtype) or stated.data is not None or stated.variable:
         raise not_unrolled(f"its value {stated.name!r} is of another type in a step")
     if stated.quantization != held.quantization:
         raise not_unrolled(f"its value {stated.name!r} has another quantization in a step")
