@@ -64,6 +64,17 @@ def test_storage_in_another_order_is_packed(shape: Shape) -> None:
     assert labels(relu(shape)) == ["pack", "unary", "unpack"]
 
 
+@pytest.mark.parametrize("shape", [(7,), (3, 8), (2, 3, 4), (1, 5, 3, 8)])
+def test_storage_of_another_type_than_the_hosts_is_packed(shape: Shape) -> None:
+    graph = relu(shape)
+    wide = {t: replace(held, host_dtype="f64") for t, held in graph.tensors.items()}
+    graph = replace(graph, tensors=wide)
+    assert labels(graph) == ["pack", "unary", "unpack"]
+    plan = compiler.compile(graph, TARGET)
+    ports = (*plan.inputs, *plan.outputs)
+    assert {(port.dtype, port.bytes) for port in ports} == {("f64", 8 * int(np.prod(shape)))}
+
+
 def test_turning_is_part_of_packing() -> None:
     assert labels(turned((1, 8, 5, 6))) == ["gather", "softmax"]
 

@@ -322,6 +322,7 @@ TESTS: dict[str, Sequence[str]] = {
     "partition_rules": ("test_subgraph", "test_spectrum"),
     "row_conditions": READ,
     "folding": ("test_constant_operators", *READ),
+    "doubles": ("test_ort_doubles", "test_ort_double_graphs"),
     "offsets": ("test_offsets",),
     "subgraph": ("test_subgraph", "test_run_values", *_TFLITE),
     "run_values": (

@@ -45,7 +45,9 @@ def test_constants_that_repeat_one() -> None:
     assert compared(n.graph(*(n.same("tanh", y) for y in made))).count("mul") == 3
 
 
-@pytest.mark.parametrize("form", ["order", "attribute", "view", "type", "quantized", "state"])
+@pytest.mark.parametrize(
+    "form", ["order", "attribute", "view", "type", "host", "quantized", "state"]
+)
 def test_others_stay(form: str) -> None:
     n = ShapedNet()
     x, other = n.input((2, 6)), n.input((2, 6))
@@ -62,6 +64,8 @@ def test_others_stay(form: str) -> None:
     tensors = dict(graph.tensors)
     if form == "type":
         tensors[made[1]] = replace(tensors[made[1]], wide=True)
+    if form == "host":
+        tensors[made[1]] = replace(tensors[made[1]], host_dtype="f64")
     if form == "quantized":
         tensors[x] = replace(tensors[x], quantization=Quantization((1.0,), (0,)))
     graph = replace(graph, tensors=tensors, states=((x, ends[0]),) if form == "state" else ())
