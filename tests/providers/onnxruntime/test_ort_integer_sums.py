@@ -69,6 +69,15 @@ def test_products(rows: int, inner: int, columns: int) -> None:
     assert_exact(data, {"x": numbers("uint8", rows, inner)})
 
 
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_each_column_has_a_zero_point(columns: int) -> None:
+    points = np.array([5, -7, 11][:columns], np.int8)
+    constants = {"w": numbers("int8", 33, columns), "zx": np.uint8(117), "zw": points}
+    nodes = [node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])]
+    data = model(nodes, {"x": (4, 33)}, {"y": None}, constants, kinds=KINDS)
+    assert_exact(data, {"x": numbers("uint8", 4, 33)})
+
+
 # ---- sums beyond 2^24 ----------------------------------------------------------------------------
 
 
