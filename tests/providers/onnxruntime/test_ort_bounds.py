@@ -472,4 +472,6 @@ NUMBERS = {"f32": 1, "u8": 2, "i8": 3, "u16": 4, "i16": 5, "i32": 6, "i64": 7, "
 def test_what_is_cast(held: str, wanted: str) -> None:
     runs = wanted in (*CAST, *WHOLE)
     node = Node("Cast", (held, (3,)), to=NUMBERS[wanted], kinds=[wanted])
-    assert node.reason == ("" if runs else f"Casting {held} to {wanted} is not supported.")
+    option = " With the option double=float32, float64 is computed as float32."
+    refused = f"Casting {held} to {wanted} is not supported.{option}"
+    assert node.reason == ("" if runs else refused)
