@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES, PACKED, asks
+from tflgpu_plugin.ir import BFLOAT16, DOUBLE, NUMBERS, NUMPY_DTYPES, PACKED, WHOLE, asks
 from tflgpu_plugin.providers import COUNTED, Builder, same_bits
 
 from .host import DTYPES
@@ -37,7 +37,15 @@ def int32(e: Builder, tensor: int) -> int:
     held = e.dtype(tensor)
     if held in COUNTED and e.constant(tensor) is not None:
         return e.derived(tensor, "int32", make=lambda data: data.astype(np.int32))
-    return e.add("cast", e.numbers(tensor) if held in COUNTED else tensor, dtype="i32")
+    return cast(e, e.numbers(tensor) if held in COUNTED else tensor, "i32")
+
+
+def cast(e: Builder, tensor: int, dtype: str) -> int:
+    """Returns the values of `tensor` as another type, integers exactly: a run is the host's where
+    they are float64 beyond the integers of float32, in which they are computed."""
+    if e.tensors.table[tensor].host_dtype == DOUBLE and dtype in WHOLE:
+        return e.add("cast", tensor, dtype=dtype, exact=True)
+    return e.add("cast", tensor, dtype=dtype)
 
 
 def stored(e: Builder, y: int, dtype: str) -> int:

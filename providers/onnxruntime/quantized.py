@@ -160,7 +160,7 @@ def cast(e: Builder) -> int:
         x, held = e.numbers(x), "f32"
     if wanted in (held, "f32", "f16") and held not in (*WHOLE, BFLOAT16):
         return e.add("reshape", x, dtype=wanted, shape=e.shape(x))
-    return e.add("cast", x, dtype=wanted)
+    return narrow_integers.cast(e, x, wanted)
 
 
 def matmul_to_float(e: Builder) -> int:

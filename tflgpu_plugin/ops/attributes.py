@@ -46,7 +46,7 @@ KINDS: Mapping[str, Kind] = {
     name: kind
     for kind, names in (
         (FLAG, "align_corners antialias approximate best causal ceil_mode centred circular "
-               "counted ends every exclude_outside exclusive filters_last half_pixel_centers "
+               "counted ends every exact exclude_outside exclusive filters_last half_pixel_centers "
                "fixed_point joined keep_dims keep_num_dims largest last linear mends merged nan "
                "negates packed numbered offset one_way paired powers raises rescales reverse "
                "rounds_once saturates together transpose_a transpose_b unchecked whole wraps"),

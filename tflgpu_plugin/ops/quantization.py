@@ -19,16 +19,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import bfloat16, quantization
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.graph import (
-    COMPLEX,
-    DOUBLE,
-    NUMPY_DTYPES,
-    Array,
-    EpilogueOp,
-    Graph,
-    Node,
-    Tensor,
-)
+from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES, Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
@@ -193,19 +184,20 @@ def lower_cast(low: Lowering, node: Node) -> None:
     elif result.dtype == "bool":
         lower_pair(low, node, f"bool_as_f32(!(v == {zero}))")
     elif quantization.is_integer(result):
-        number, beyond = _to_integer(source, result.dtype)
+        number, beyond = _to_integer(source, result.dtype, bool(node.attributes.get("exact")))
         lower_pair(low, node, number, checked=beyond)
     else:
         lower_pair(low, node, "vec4f(v)")
 
 
-def _to_integer(source: Tensor, result: str) -> tuple[str, str]:
-    """Returns WGSL for a cast to an integer type, and for where the device has no such number."""
+def _to_integer(source: Tensor, result: str, exact: bool) -> tuple[str, str]:
+    """Returns WGSL for a cast to an integer type, and for where the device has no such number.
+    `exact`: float32 stands for a type that has more integers."""
     if quantization.is_integer(source):
         return "v", "v < vec4i()"
     least = "v > vec4f(-1.0)" if result in quantization.UNSIGNED else "v >= vec4f(-2147483648.0)"
     beyond = "" if result == "i32" else f"!(({least}) & (v < vec4f(2147483648.0)))"
-    if source.host_dtype == DOUBLE:  # float32 has no number for each of these integers
+    if exact:  # float32 has no number for each of these integers
         rounded = f"abs(v) >= vec4f({float(quantization.EXACT_INTEGERS)})"
         beyond = f"({beyond}) | ({rounded})" if beyond else rounded
     return "whole_part(v)", beyond
@@ -238,7 +230,7 @@ def converted(data: Array, dtype: str) -> Array:
     return np.asarray(data != 0) if kind.kind == "b" else data.astype(kind)
 
 
-ATTRIBUTES = {"quantize": "whole"}
+ATTRIBUTES = {"quantize": "whole", "cast": "exact"}
 OPS = (
     Op("dequantize", refuse_dequantize, same_shape, lower_dequantize, "exact",
        types=(*TYPES, "f16"), kind="elementwise", follows="elementwise", quantizes="from"),

@@ -239,6 +239,37 @@ def test_an_integer_that_float32_lacks_is_the_hosts(kind: Any) -> None:
     assert tflgpu_plugin.report(ours).host_runs == 2
 
 
+BESIDE = {  # float32 in f, and float64 of the same numbers in a
+    "moved": [node("Transpose", ["x"], ["a"], perm=[1, 0]), node("Cast", ["a"], ["f"], to=1)],
+    "pooled": [
+        node("Reshape", ["x", "k"], ["u"]), node("MaxPool", ["u"], ["a"], kernel_shape=[1]),
+        node("Cast", ["a"], ["f"], to=1),
+    ],
+    "moved twice": [
+        node("Cast", ["x"], ["g"], to=1), node("Transpose", ["g"], ["t"], perm=[1, 0]),
+        node("Transpose", ["x"], ["a"], perm=[1, 0]), node("Neg", ["t"], ["f"]),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64])
+@pytest.mark.parametrize("form", BESIDE)
+def test_an_integer_is_the_hosts_beside_a_float32(form: str, kind: Any) -> None:
+    """Passes may make one tensor of float64 and float32 that have the same numbers; a cast of the
+    float64 still tells that float32 lacks its integers."""
+    from onnx import helper
+
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    *before, last = BESIDE[form]
+    nodes = [*before, node("Cast", ["a"], ["y"], to=to), last]
+    x = {"x": np.array([[2.0**24 + 1, 3.0], [-4.0, 0.5]])}
+    constants = {"k": np.array([1, 2, 2])} if form == "pooled" else {}
+    data = model(nodes, x, {"f": F, "y": kind}, constants)
+    ours = session(data, optimize=False, force=1, **SINGLE)
+    same(ours, data, x)
+    assert tflgpu_plugin.report(ours).host_runs == 1
+
+
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 0), (1,), (1, 2, 3, 2, 1, 2)])
 def test_scalars_and_empty_tensors(shape: tuple[int, ...]) -> None:
     x = np.asarray(doubles(*shape))
