@@ -187,8 +187,9 @@ class Batch:
         if row is None or row.build is None:
             raise not_unrolled(f"it has {node.op}")
         seen = replace(
-            e, host=node, row=row, inputs=inputs, values=visit.body.values, known_limit=limit
-        )
+            e, host=node, row=row, inputs=inputs, values=visit.body.values, known_limit=limit,
+            doubles=visit.body.single and visit.body.doubles(node),
+        )  # fmt: skip
         asked = (*e.table.every, *row.conditions, *(() if limit else e.table.kernels))
         for condition in asked:
             if reason := condition(seen):

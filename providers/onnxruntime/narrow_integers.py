@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import BFLOAT16, DOUBLE, NUMBERS, NUMPY_DTYPES, PACKED, WHOLE, asks
+from tflgpu_plugin.ir import BFLOAT16, NUMBERS, NUMPY_DTYPES, PACKED, SINGLE, WHOLE, asks
 from tflgpu_plugin.providers import COUNTED, Builder, same_bits
 
 from .host import DTYPES
@@ -43,7 +43,7 @@ def int32(e: Builder, tensor: int) -> int:
 def cast(e: Builder, tensor: int, dtype: str) -> int:
     """Returns the values of `tensor` as another type, integers exactly: a run is the host's where
     they are float64 beyond the integers of float32, in which they are computed."""
-    if e.tensors.table[tensor].host_dtype == DOUBLE and dtype in WHOLE:
+    if e.doubles and e.dtype(tensor) == SINGLE and dtype in WHOLE:
         return e.add("cast", tensor, dtype=dtype, exact=True)
     return e.add("cast", tensor, dtype=dtype)
 

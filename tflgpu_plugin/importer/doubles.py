@@ -36,11 +36,6 @@ def stated(model: HostModel) -> Mapping[str, Value]:
     }
 
 
-def touches(model: HostModel, host: HostNode) -> bool:
-    """Whether the node reads or writes values of float64."""
-    return any(model.values[key].dtype == DOUBLE for key in (*host.reads, *host.writes))
-
-
 def narrowed(tensors: Tensors, tensor: int) -> int:
     """Returns the float32 constant of a constant of float64; other tensors unchanged. Raises
     Unsupported for one that float32 cannot hold."""
@@ -80,6 +75,6 @@ def _beyond(name: str, what: str) -> Refusal:
 def hinted(model: HostModel, host: HostNode, refusal: Refusal) -> Refusal:
     """Returns the refusal of a node's types, with the option that changes it where the node has
     values of float64."""
-    if model.single or not touches(model, host):
+    if model.single or not model.doubles(host):
         return refusal
     return refusal.reworded(f"{refusal} {HINT}")

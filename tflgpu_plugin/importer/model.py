@@ -103,6 +103,11 @@ class HostModel:
         """Returns the type in which values of a dtype are computed."""
         return SINGLE if self.single and dtype == DOUBLE else dtype
 
+    def doubles(self, node: HostNode) -> bool:
+        """Whether a node reads or writes values of float64."""
+        held = (self.values.get(key) for key in (*node.reads, *node.writes))
+        return any(one is not None and one.dtype == DOUBLE for one in held)
+
     @property
     def reads(self) -> tuple[str, ...]:
         """Returns the keys of the values that nodes read, in order and without repeats."""

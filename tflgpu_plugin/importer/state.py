@@ -147,7 +147,7 @@ class State:
         """Returns the builder of a node of the host; `known_limit` is as in `NodeReader`. Raises
         Unsupported for constants of float64 that float32 cannot hold, if these are narrowed."""
         captured = {k: self.tensor(k) for k in host.implicit} if host.bodies else {}
-        single = self.model.single and not known_limit and doubles.touches(self.model, host)
+        single = self.model.single and not known_limit and self.model.doubles(host)
         if single:
             host = doubles.attributes(host)
             inputs = [t if t is None else doubles.narrowed(self.tensors, t) for t in inputs]

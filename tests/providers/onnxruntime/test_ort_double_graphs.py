@@ -58,6 +58,31 @@ def test_the_steps_of_a_scan() -> None:
     checked(model([scan], given, {"y": D, "ys": D}), given)
 
 
+@pytest.mark.parametrize("rows", [5, "m"])
+def test_integers_of_steps_at_once(rows: int | str) -> None:
+    """Steps that do not depend on each other are computed at once; a run in which one makes an
+    integer that float32 lacks is still the host's."""
+    from onnx import TensorProto, helper
+
+    def info(name: str, dtype: int, shape: m.Shape) -> Any:
+        return helper.make_tensor_value_info(name, dtype, shape)
+
+    real, whole = TensorProto.DOUBLE, TensorProto.INT64
+    step = helper.make_graph(
+        [node("Sub", ["all", "row"], ["d"]), node("Identity", ["all"], ["same"]),
+         node("ReduceSumSquare", ["d"], ["s"], axes=[1], keepdims=0),
+         node("Cast", ["s"], ["k"], to=whole)],
+        "step", [info("all", real, ["n", 4]), info("row", real, [4])],
+        [info("same", real, ["n", 4]), info("k", whole, ["n"])],
+    )  # fmt: skip
+    scan = node("Scan", ["x", "rows"], ["u", "y"], body=step, num_scan_inputs=1)
+    small = {"x": np.round(doubles(3, 4)), "rows": np.round(doubles(5, 4))}
+    data = model([scan], small, {"y": I64}, shapes={"x": ["n", 4], "rows": [rows, 4]})
+    ours = checked(data, small)
+    same(ours, data, {"x": np.full((3, 4), 4097.0), "rows": np.zeros((5, 4))})
+    assert tflgpu_plugin.report(ours).host_runs == 1
+
+
 def test_the_branches_of_an_if() -> None:
     """The host runs an If whose condition only a run knows; nodes of its bodies are placed."""
     nodes = [
