@@ -21,7 +21,7 @@ from conformance.exported_table import REFUSED, RIGHT, WRONG, Row
 from conformance.host import Outputs
 from conformance.test_graph_cases import worst
 from tflgpu_plugin.frontend.reports import GPU, Report
-from tflgpu_plugin.harness import hosts, onnx
+from tflgpu_plugin.harness import hosts, onnx, onnx_values
 from tflgpu_plugin.harness.compare import FASTEST
 
 BITS = 1000.0  # times the tolerance: a step of 8 bits is 0.4 % of a range, and sums have several
@@ -60,11 +60,11 @@ def on_onnxruntime(model: Path) -> Runs:
         host = onnx.session(file)
         names = {one.name for one in host.get_inputs()}
         feeds = [{name: a for name, a in given.items() if name in names} for given in feeds]
-        expected = [onnx.numbers(host.run(None, given)) for given in feeds]
+        expected = [onnx_values.numbers(host.run(None, given)) for given in feeds]
     except Exception as error:  # onnxruntime's exceptions have no common class
         raise HostRefuses(str(error)) from error
     ours = onnx.session(file, {})
-    made = [onnx.numbers(ours.run(None, given)) for given in feeds]
+    made = [onnx_values.numbers(ours.run(None, given)) for given in feeds]
     return onnx.report(ours), expected, made
 
 

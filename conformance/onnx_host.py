@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance import host
 from conformance.host import Feed, GpuRun, Outputs, Placement
-from tflgpu_plugin.harness import onnx
+from tflgpu_plugin.harness import onnx, onnx_values
 from tflgpu_plugin.runtime import adapter
 
 NAME = onnx.HOST
@@ -52,7 +52,7 @@ def invoke(made: Any, feeds: Sequence[Feed]) -> list[Outputs]:
     names = [value.name for value in made.get_inputs()]
     runs = []
     for feed in feeds:
-        found = onnx.results(made, dict(zip(names, feed, strict=True)))
+        found = onnx_values.results(made, dict(zip(names, feed, strict=True)))
         runs.append([np.array(value) for value in found])
     return runs
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from conformance import advertised
-from tflgpu_plugin.harness import onnx as runner
+from tflgpu_plugin.harness import onnx as runner, onnx_values
 
 VERDICTS = ("PASS", "FAIL", "UNCLAIMED", "CPU PASS", "CPU FAIL", "NOLOAD")
 SUFFIX = "_constants"
@@ -210,7 +210,7 @@ def _run(case: Case, **options: Any) -> Outcome:
 def results(session: Any, inputs: Sequence[Any]) -> list[Any]:
     names = [value.name for value in session.get_inputs()]
     feeds = {name: _array(value) for name, value in zip(names, inputs, strict=False)}
-    return runner.results(session, feeds)
+    return onnx_values.results(session, feeds)
 
 
 def _as_host(case: Case, session: Any) -> bool:

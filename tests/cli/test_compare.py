@@ -383,3 +383,14 @@ def test_runs_of_one_partition_on_the_hosts_kernels_are_told(tmp_path: Path) -> 
         result = compare(path, "--input", f"x={file}", *options)
         assert result.exit_code == 0, result.output
         assert ("runs of partitions were on the host's" in result.output) == told
+
+
+def test_nodes_that_share_a_constant_of_8_bits(tmp_path: Path) -> None:
+    """The setting for exact sums makes onnxruntime's optimizer refuse such models."""
+    path, w = tmp_path / "shared.onnx", np.arange(16, dtype=np.int8).reshape(4, 4)
+    nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+             node("MatMulInteger", ["q", "w", "z", "o"], ["a"]),
+             node("MatMulInteger", ["q", "v", "z", "o"], ["b"])]  # fmt: skip
+    shapes: Any = {"x": (4, 4)}, {"a": (4, 4), "b": (4, 4)}, {"w": w, "v": w - 8, "o": np.int8(0)}
+    path.write_bytes(model(nodes, *shapes, kinds={"a": np.int32, "b": np.int32}))
+    assert found(0, path)["verdict"] == "All 2 tensors agree."

@@ -14,7 +14,7 @@ import tflgpu_plugin
 from tflgpu_plugin import native
 from tflgpu_plugin.batch.spec import BATCH, Array, Signature, Spec
 from tflgpu_plugin.frontend.reports import GPU, Report
-from tflgpu_plugin.harness import hosts, inputs, onnx, subjects
+from tflgpu_plugin.harness import hosts, inputs, onnx, onnx_values, subjects
 from tflgpu_plugin.harness.inputs import BadInput
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import Device, NoAdapter
@@ -88,7 +88,7 @@ class _Onnx:
 
 def plain(value: Any) -> Array:
     """Returns an output as numbers, or as texts of numpy's own type."""
-    array = onnx.as_array(value)
+    array = onnx_values.as_array(value)
     if array.dtype.kind not in "OS":
         return array
     texts = [one.decode(errors="replace") if isinstance(one, bytes) else str(one)

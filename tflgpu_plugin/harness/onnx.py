@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import tempfile
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ from tflgpu_plugin.harness.compare import (
 )
 from tflgpu_plugin.harness.hosts import THREADS
 from tflgpu_plugin.harness.inputs import BadInput
-from tflgpu_plugin.ir import packed
+from tflgpu_plugin.harness.onnx_values import numbers, results
 
 HOST = "onnxruntime"
 TYPES = {
@@ -41,17 +38,8 @@ ELEMENTS = {  # numbers in the format
     "float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9,
     "float16": 10, "double": 11, "uint32": 12, "uint64": 13,
 }  # fmt: skip
-# Types that numpy lacks: their numbers in the format, and bits.
-BITS_ONLY = {
-    "tensor(bfloat16)": (16, 16), "tensor(float8e4m3fn)": (17, 8),
-    "tensor(float8e4m3fnuz)": (18, 8), "tensor(float8e5m2)": (19, 8),
-    "tensor(float8e5m2fnuz)": (20, 8), "tensor(uint4)": (21, 4), "tensor(int4)": (22, 4),
-    "tensor(uint2)": (25, 2), "tensor(int2)": (26, 2),
-}  # fmt: skip
 FOLDER = "session.model_external_initializers_file_folder_path"
 ERRORS, FATAL = 3, 4  # log levels
-# Checksums of texts have few values, so that the least difference exceeds the tolerance.
-SUMS = 4096
 DAMAGED = "It is not an ONNX model, or it is damaged or cut short; fetch the file again."
 KERNEL_TIME = "_kernel_time"  # at the end of the name of an event for a node
 PROGRAM = """\
@@ -255,64 +243,6 @@ def _element(name: str, kind: str) -> int:
     return element
 
 
-def results(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
-    """Returns the results of the session's `run`. Arrays of bits (unsigned integers) represent
-    inputs and outputs of types that numpy lacks."""
-    inputs = {value.name: value.type for value in session.get_inputs()}
-    if not {*BITS_ONLY} & {*inputs.values(), *(value.type for value in session.get_outputs())}:
-        return list(session.run(None, feeds))
-    given = {name: _value(array, inputs[name]) for name, array in feeds.items()}
-    return [_of_value(value) for value in session.run_with_ort_values(None, given)]
-
-
-def _value(array: Array, kind: str) -> Any:
-    """Returns an OrtValue of the type `kind`, of whose numbers the array may hold the bits."""
-    import onnxruntime as ort
-
-    if kind not in BITS_ONLY:
-        return ort.OrtValue.ortvalue_from_numpy(array)
-    number, bits = BITS_ONLY[kind]
-    plain = np.asarray(array, np.uint16 if bits == 16 else np.uint8, order="C")
-    made = ort.OrtValue.ortvalue_from_shape_and_type(plain.shape, number)
-    if bits < 8:
-        plain = packed.pack(plain.reshape(-1), bits)
-    if plain.size:
-        ctypes.memmove(made.data_ptr(), plain.ctypes.data, plain.nbytes)
-    return made
-
-
-def _of_value(value: Any) -> Any:
-    if value.data_type() not in BITS_ONLY:
-        return value.numpy()
-    shape, bits = tuple(value.shape()), BITS_ONLY[value.data_type()][1]
-    kind, count = np.dtype(np.uint16 if bits == 16 else np.uint8), prod(shape)
-    if not count:
-        return np.zeros(shape, kind)
-    held = np.frombuffer(ctypes.string_at(value.data_ptr(), -(-count * bits // 8)), kind)
-    if bits < 8:
-        held = packed.unpack(held, bits, "(int" in value.data_type()).view(np.uint8)[:count]
-    return held.reshape(shape)
-
-
-def as_array(value: Any) -> Array:
-    """Returns an output as numbers or texts: for maps from classes to scores, the scores in the
-    order of the classes."""
-    if isinstance(value, list):
-        value = [[one[key] for key in sorted(one)] for one in value if isinstance(one, dict)]
-    return np.asarray(value)
-
-
-def numbers(outputs: Sequence[Any]) -> list[Array]:
-    """Returns numbers only: for a text its checksum, so that different texts differ."""
-    found = []
-    for array in map(as_array, outputs):
-        if array.dtype.kind in "OUS":
-            sums = [zlib.crc32(str(text).encode()) % SUMS for text in array.reshape(-1)]
-            array = np.array(sums, np.int64).reshape(array.shape)
-        found.append(array)
-    return found
-
-
 def settings(optimized: bool = True, threads: int = 0, logs: int = ERRORS, **entries: str) -> Any:
     """Returns session options. `threads`: of CPU kernels (0: the host's default); `logs`: the least
     severe level that is logged; `entries`: further ones by key ("__" stands for ".")."""
@@ -374,19 +304,27 @@ def session(
     """Returns a session on our provider with these options or, without any, on the CPU provider;
     `profile` begins the name of onnxruntime's profile. The CPU's sums of 8-bit products are exact
     if it has such kernels. Raises NoAdapter or ValueError for ours, else what onnxruntime does."""
-    # Without the entry, CPUs that multiply bytes in pairs (x86 without VNNI) saturate 16-bit sums.
-    given = settings(optimized, THREADS, session__x64quantprecision="1")
-    if profile:
-        given.enable_profiling, given.profile_file_prefix = True, profile
-    if model.folder:
-        given.add_session_config_entry(FOLDER, model.folder)
-    if options is None:
-        return opened(model.content, given)
-    try:
+
+    def made(given: Any) -> Any:
+        if profile:
+            given.enable_profiling, given.profile_file_prefix = True, profile
+        if model.folder:
+            given.add_session_config_entry(FOLDER, model.folder)
         return opened(model.content, given, options)
+
+    # Without the entry, CPUs that multiply bytes in pairs (x86 without VNNI) saturate 16-bit sums.
+    # With it onnxruntime's optimizer refuses models in which two nodes share a quantized constant.
+    try:
+        return made(settings(optimized, THREADS, session__x64quantprecision="1"))
     except (ValueError, RuntimeError):
         raise
-    except Exception as error:  # onnxruntime's exceptions have no common class
+    except Exception:  # onnxruntime's exceptions have no common class
+        pass
+    try:
+        return made(settings(optimized, THREADS))
+    except Exception as error:
+        if options is None or isinstance(error, ValueError | RuntimeError):
+            raise
         raise ValueError(f"{HOST} cannot make a session of {model.name}: {error}") from error
 
 

@@ -17,7 +17,7 @@ import tflgpu_plugin  # noqa: E402
 from tests.support.onnx_models import Array, cpu, node, session  # noqa: E402
 from tests.support.onnx_nodes import MS, Node  # noqa: E402
 from tests.support.refused import code  # noqa: E402
-from tflgpu_plugin.harness.onnx import results  # noqa: E402
+from tflgpu_plugin.harness.onnx_values import results  # noqa: E402
 from tflgpu_plugin.importer.support import support  # noqa: E402
 from tflgpu_plugin.ir import Target, bfloat16  # noqa: E402
 from tflgpu_plugin.providers.onnxruntime import sequences  # noqa: E402

@@ -25,7 +25,7 @@ from tests.providers.onnxruntime.test_ort_bfloat16 import (  # noqa: E402
 )
 from tests.support.onnx_models import Array, cpu, node, session  # noqa: E402
 from tests.support.onnx_nodes import MS, Node  # noqa: E402
-from tflgpu_plugin.harness.onnx import results  # noqa: E402
+from tflgpu_plugin.harness.onnx_values import results  # noqa: E402
 from tflgpu_plugin.ir import bfloat16  # noqa: E402
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS  # noqa: E402
 

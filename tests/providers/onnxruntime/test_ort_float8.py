@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime")
 import tflgpu_plugin  # noqa: E402
 from conformance.onnx_node_tests import FLOATS_OF_8_BITS  # noqa: E402
 from tests.support.onnx_models import Array, cpu, session  # noqa: E402
-from tflgpu_plugin.harness.onnx import results  # noqa: E402
+from tflgpu_plugin.harness.onnx_values import results  # noqa: E402
 from tflgpu_plugin.ir import FLOAT8, float8  # noqa: E402
 
 FLOAT = onnx.TensorProto.FLOAT

@@ -13,7 +13,7 @@ pytest.importorskip("onnxruntime")
 
 import tflgpu_plugin  # noqa: E402
 from tests.support.onnx_models import Array, cpu, session  # noqa: E402
-from tflgpu_plugin.harness.onnx import results  # noqa: E402
+from tflgpu_plugin.harness.onnx_values import results  # noqa: E402
 from tflgpu_plugin.ir.packed import PACKED, pack, signed, unpack  # noqa: E402
 
 pytestmark = pytest.mark.adapter
