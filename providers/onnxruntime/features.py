@@ -207,10 +207,12 @@ def _default(e: Builder, dtype: str) -> Any:
 @asks("attribute.invalid")
 def encoded(e: Builder) -> bool:
     """Requires keys of the input's type and as many values, both of float32 or int64; integers
-    within int32; an input of rank 7 at most; at most 16,777,216 comparisons (elements times
-    keys)."""
+    within int32; keys of float64 that differ in float32, too; an input of rank 7 at most; at most
+    16,777,216 comparisons (elements times keys)."""
     (kind, keys), (made, values) = _listed(e, "keys"), _listed(e, "values")
     if not made or kind != e.dtype() or not 0 < len(keys) == len(values) or e.rank() > 7:
+        return False
+    if e.doubles and len(np.unique(keys)) < len(keys):
         return False
     held = [a for a in (keys, values, np.asarray([_default(e, made)])) if a.dtype.kind == "i"]
     return within_int32(*held) and prod(e.shape()) * len(keys) <= MOST_COMPARED

@@ -329,6 +329,22 @@ def test_numbers_that_must_stay_different_stay_on_the_cpu() -> None:
     assert unique.where == "cpu" and "may be equal in float32" in unique.reason
 
 
+@pytest.mark.parametrize(("second", "where"), [(2.0**24 + 1, "cpu"), (2.0**24 + 2, "gpu")])
+def test_keys_that_must_stay_different_stay_on_the_cpu(second: float, where: str) -> None:
+    import onnx
+    from onnx import numpy_helper
+
+    keys = np.array([2.0**24, second, 0.5])
+    tables = {"keys": keys, "values": np.array([1.0, 2.0, 3.0]), "default": np.array([-1.0])}
+    held = {f"{name}_tensor": numpy_helper.from_array(data) for name, data in tables.items()}
+    encoder = node("LabelEncoder", ["x"], ["y"], domain=ML, **held)
+    made = onnx.load_from_string(model([encoder], {"x": keys}, {"y": D}))
+    made.opset_import[1].version = 4
+    ours = session(made.SerializeToString(), optimize=False, **SINGLE, force=1)
+    same(ours, made.SerializeToString(), {"x": keys})
+    assert set(m.places(ours).values()) == {where}
+
+
 def test_compiled_and_stored_plans(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A compiled model keeps the types, also for runs on the host's kernels; stored plans are used
     again, and only with the option."""
