@@ -22,6 +22,7 @@ from . import (
     compiled_shapes,
     context,
     ops,
+    rounds,
     sequences,
     sessions,
     snapshot,
@@ -95,6 +96,7 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
     if session is None:
         raise BuildError.of((), "host.withdrawn", "This session is closed.")
     level = sessions.Level()
+    taken: Snapshot | None = None
     try:
         host = Host(_address(api))
         bodies = session.export is None  # a compiled model keeps its control flow
@@ -107,14 +109,28 @@ def plan(number: int, ep: Any, api: Any, graph: Any, support: Any) -> None:
         handles = [*(one.handle for one in level.placed), *broken.values()]
         array = native.ffi.new("tg_ort_partition *[]", handles)
         native.call(native.lib.tg_ort_claim, ep, graph, support, array, len(handles))
-        session.unroll(level, taken)
     except Exception as error:
         level.fail(callbacks.refusal(error))
-    session.graphs.append(level)
     sessions.kept.keep(level.placed)
+    _add(session, level, taken)
     _log(ep, level)
     messages.notify(level.nodes)
     messages.placed(session.report)
+
+
+def _add(session: sessions.Session, level: sessions.Level, taken: Snapshot | None) -> None:
+    """Adds the report of a graph to those of the session. One of the model itself ends a round of
+    the host, so that nothing but that round stays."""
+    with session.lock:
+        if taken is not None:
+            rounds.carry(session.graphs, level, taken)
+        session.graphs.append(level)
+        gone: list[sessions.Placed] = []
+        if taken is not None and not taken.parent:
+            session.graphs[:], gone = rounds.last(session.graphs, taken.inner)
+        if taken is not None:
+            session.unroll(level, taken)
+    sessions.kept.drop(gone)
 
 
 def _address(pointer: Any) -> int:

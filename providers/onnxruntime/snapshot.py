@@ -33,7 +33,7 @@ class Snapshot(HostModel):
     by the function's nodes. `slot` is the attribute of the parent that holds the body, "" for a
     graph that the host passed to be placed. `origins` tells where in external files constants lie,
     by name of the constant; `files` holds the memory maps of these files. A compiled model has
-    neither."""
+    neither. `inner` counts the bodies in the model itself, at all depths."""
 
     opsets: Mapping[str, int] = field(default_factory=dict)
     path: str = field(default="", compare=False)
@@ -43,6 +43,7 @@ class Snapshot(HostModel):
     around: tuple[str | None, ...] = ()
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
     files: Files | None = field(default=None, compare=False)
+    inner: int = field(default=0, compare=False)
 
     @property
     def repeated(self) -> bool:
@@ -146,7 +147,17 @@ def take(
     return Snapshot(
         tuple(nodes), reader.values, tuple(outputs), host.opsets(graph), path, parent, inlined,
         slot, around, reader.origins, given=tuple(filter(None, given)), single=single,
+        inner=0 if node or slot else _inner(host, graph),
     )  # fmt: skip
+
+
+def _inner(host: Host, graph: Any) -> int:
+    """Returns how many bodies the nodes of a graph have, at all depths. The host passes none that
+    is empty."""
+    nodes = host.handles(host.api.get_node_count, host.api.get_nodes, graph, "tgo_node")
+    bodies = [body for node in nodes for body, _ in host.bodies(node)]
+    empty = sum(not host.get(host.api.get_node_count, body, "size_t *") for body in bodies)
+    return len(bodies) - empty + sum(_inner(host, body) for body in bodies)
 
 
 def _is_function(domain: str, op: str) -> bool:

@@ -358,6 +358,12 @@ class Records(Generic[Owner, Placed]):
         for one in placed:
             self.partitions.put(one.number, one)
 
+    def drop(self, placed: Iterable[Placed]) -> None:
+        """Frees the memory of partitions that the host has not taken, and forgets them."""
+        for one in placed:
+            self.partitions.pop(one.number)
+            one.release()
+
     def claimed(self, number: int, gone: Refusal) -> Placed:
         """Returns the partition of this number. Raises BuildError with the text `gone` if it has
         been freed, or cannot be built for other shapes."""
