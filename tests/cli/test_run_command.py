@@ -68,6 +68,21 @@ def test_what_cannot_be_run(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("finished", [False, True])
+def test_an_interrupt(
+    finished: bool, given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tflgpu_plugin.batch.run.run", interrupted)
+    out = tmp_path / "out"
+    if finished:
+        out.mkdir()
+    done = run(*given, "--out", out)
+    assert done.exit_code == 130 and ("--resume" in done.output) == finished, done.output
+
+
 def test_without_ray(given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     done = run(*given, "--out", tmp_path / "out", "--ray")

@@ -91,7 +91,8 @@ def run(
         try:
             outcome = runner.run(request, tell, progress)
         except KeyboardInterrupt:
-            tell(f"Interrupted. Finished results are in {request.out}; --resume continues.")
+            kept = f" Finished results are in {request.out}; --resume continues."
+            tell(f"Interrupted.{kept if request.out.exists() else ''}")
             raise SystemExit(INTERRUPTED) from None
     if as_json:
         print_json(asdict(outcome))
