@@ -104,11 +104,12 @@ class PartitionReport(_OnDevice):
     run; `key` identifies the partition in the process. Bytes and runs are counted since it was
     created: `runs` on the GPU, `host_runs` on the host's own kernels where the GPU could not,
     `failures` that gave no result; `failure` says why the last of these gave none. `milliseconds`
-    is the wall time of its last run on the GPU; `device_inputs` counts inputs that came from
-    another partition without leaving the device. `memory` is what its plans hold on the device; of
-    its first plan, `tensor_bytes` are what the tensors in the pools would need without sharing,
-    `least_bytes` what any way of sharing needs, `dispatches` how many kernels a run launches,
-    `kernels` the names of its pipelines: equal names are the same WGSL."""
+    is the wall time of its last run on the GPU, with that of reading its results on the host, for
+    which a run need not wait (none has read those that stay on the GPU); `device_inputs` counts
+    inputs that came from another partition without leaving the device. `memory` is what its plans
+    hold on the device; of its first plan, `tensor_bytes` are what the tensors in the pools would
+    need without sharing, `least_bytes` what any way of sharing needs, `dispatches` how many kernels
+    a run launches, `kernels` the names of its pipelines: equal names are the same WGSL."""
 
     number: int
     nodes: tuple[int, ...]

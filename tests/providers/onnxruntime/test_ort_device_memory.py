@@ -449,6 +449,27 @@ def test_the_report_names_tensors_on_the_gpu() -> None:
     assert y.shape() == [25_000]
 
 
+def test_the_time_of_a_run_has_that_of_reading_its_results() -> None:
+    """A first run does not wait for its results, because none knows yet who reads them."""
+    product = model([node("MatMul", ["x", "x"], ["y"])], {"x": (256, 256)}, {"y": (256, 256)}, {})
+    feeds, plain, bound = values(256, 256), session(product), session(product)
+    start = native.lib.tg_run_nanoseconds()
+
+    def check(one: Any, earlier: float = 0.0) -> float:
+        """Returns the milliseconds of the last run, which with the earlier ones make all."""
+        (partition,) = tflgpu_plugin.report(one).partitions
+        everything = (native.lib.tg_run_nanoseconds() - start) / 1e6
+        assert partition.milliseconds + earlier == pytest.approx(everything)
+        return partition.milliseconds
+
+    plain.run(None, {"x": feeds})
+    first = check(plain)
+    (y,) = run(bound, {"x": on_gpu(feeds)})
+    unread = check(bound, first)
+    y.numpy()
+    assert check(bound, first) > unread
+
+
 def test_threads_share_tensors() -> None:
     sessions = [session(one_op("Mul")), session(one_op("Add"))]
     x, wrong = on_gpu(values(2048)), list[str]()

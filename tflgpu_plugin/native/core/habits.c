@@ -9,6 +9,7 @@ struct tgi_habit {
   atomic_int guess;
   atomic_int unread;               /* runs since somebody has read the output */
   atomic_ullong downloaded;
+  atomic_ullong waited;            /* nanoseconds that reading the output took on the host since the last run */
 };
 
 tgi_habit *tgi_habit_create(void) {
@@ -33,14 +34,19 @@ void tgi_habit_note(tgi_habit *habit, int reader) {
 
 int tgi_habit_guess(tgi_habit *habit) {
   int readers = atomic_exchange(&habit->readers, 0);
+  atomic_store(&habit->waited, 0);
   if (readers) atomic_store(&habit->unread, 0);
   else if (atomic_fetch_add(&habit->unread, 1) == FORGOTTEN) readers = TGI_ON_DEVICE;
   if (readers) atomic_store(&habit->guess, readers);
   return atomic_load(&habit->guess);
 }
 
-void tgi_habit_downloaded(tgi_habit *habit, uint64_t bytes) {
-  if (habit) atomic_fetch_add(&habit->downloaded, bytes);
+void tgi_habit_downloaded(tgi_habit *habit, uint64_t bytes, uint64_t nanoseconds) {
+  if (!habit) return;
+  atomic_fetch_add(&habit->downloaded, bytes);
+  atomic_fetch_add(&habit->waited, nanoseconds);
 }
 
 uint64_t tgi_habit_bytes(const tgi_habit *habit) { return atomic_load(&habit->downloaded); }
+
+uint64_t tgi_habit_nanoseconds(const tgi_habit *habit) { return atomic_load(&habit->waited); }

@@ -274,8 +274,10 @@ void tg_partition_get_state(tg_partition *partition, tg_partition_state *out) {
   tgi_lock();
   memcpy(out->failure, partition->failure, sizeof out->failure);
   tgi_unlock();
-  for (size_t i = 0; partition->habits && i < partition->arity.outputs; i++)
+  for (size_t i = 0; partition->habits && i < partition->arity.outputs; i++) {
     out->downloaded_bytes += tgi_habit_bytes(partition->habits[i]);
+    out->last_nanoseconds += tgi_habit_nanoseconds(partition->habits[i]);
+  }
 }
 
 static void count_replay(const tg_replay *replay, uint64_t number, tg_memory *out) {

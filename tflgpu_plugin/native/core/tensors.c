@@ -40,7 +40,7 @@ static bool is_still(stale found) {
   return still;
 }
 
-static void is_on_host(stale found) {
+static void is_on_host(stale found, uint64_t waited) {
   tgi_lock();
   tgi_tensor *one = again(found);
   if (one) {
@@ -49,7 +49,7 @@ static void is_on_host(stale found) {
     one->replay = NULL;
     if (one->readback) tgi_readback_release(one->readback);   /* not the last reference */
     one->readback = NULL;
-    if (found.buffer) tgi_habit_downloaded(one->habit, found.bytes);
+    if (found.buffer) tgi_habit_downloaded(one->habit, found.bytes, waited);
   }
   tgi_unlock();
 }
@@ -59,7 +59,7 @@ static bool copy_lent(stale found, void *to) {
   if (found.replay) tgi_mutex_lock(&found.replay->lent_lock);
   bool still = is_still(found);
   if (still) memcpy(to, found.lender, found.bytes);
-  if (still && to == found.memory) is_on_host(found);
+  if (still && to == found.memory) is_on_host(found, 0);
   if (found.replay) tgi_mutex_unlock(&found.replay->lent_lock);
   return still;
 }
@@ -70,19 +70,20 @@ static void drop(stale found) {
   tg_replay_release(found.replay);
 }
 
-static int fetch(stale found, tg_error *err) {
+static int fetch(stale found, uint64_t *waited, tg_error *err) {
   uint64_t start = tgi_now();
   int failed = found.readback ? tgi_readback_take(found.readback, found.memory, err)
                               : read_buffer(found.buffer, found.memory, err);
-  tgi_count_time(tgi_now() - start);
+  tgi_count_time(*waited = tgi_now() - start);
   return failed;
 }
 
 /* Copies the whole tensor to its own host memory, and releases the references in `found`. */
 static int bring(stale found, tg_error *err) {
   int failed = 0;
+  uint64_t waited;
   if (!found.buffer) copy_lent(found, found.memory);
-  else if (!(failed = fetch(found, err))) is_on_host(found);
+  else if (!(failed = fetch(found, &waited, err))) is_on_host(found, waited);
   drop(found);
   return failed;
 }

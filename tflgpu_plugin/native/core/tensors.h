@@ -18,9 +18,10 @@ void tgi_habit_release(tgi_habit *habit);
 void tgi_habit_retain(tgi_habit *habit);
 void tgi_habit_note(tgi_habit *habit, int reader);
 int tgi_habit_guess(tgi_habit *habit);           /* predicts the readers; call once per run */
-/* Counts bytes of the output that were copied to the host after a run. */
-void tgi_habit_downloaded(tgi_habit *habit, uint64_t bytes);
+/* Counts bytes of the output that were copied to the host after a run, and the time that the reader waited for the run and them. */
+void tgi_habit_downloaded(tgi_habit *habit, uint64_t bytes, uint64_t nanoseconds);
 uint64_t tgi_habit_bytes(const tgi_habit *habit);
+uint64_t tgi_habit_nanoseconds(const tgi_habit *habit);   /* since the last run */
 
 /* ---- readback.c --------------------------------------------------------------------------------------------------------- */
 
