@@ -98,8 +98,10 @@ def missing_adapter() -> str | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    from tflgpu_plugin import switches
+
     needs = any(map(item.get_closest_marker, ("adapter", "cluster")))
     if needs and (reason := missing_adapter()):
-        if os.environ.get("TFLGPU_TEST_ADAPTER"):
+        if switches.on("TFLGPU_TEST_ADAPTER"):
             pytest.fail(f"no adapter: {reason}")
         pytest.skip(f"no adapter: {reason}")

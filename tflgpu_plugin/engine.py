@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tflgpu_plugin import log, native, ops, threads
+from tflgpu_plugin import log, native, ops, switches, threads
 from tflgpu_plugin.cache import fingerprint, store as plans
 from tflgpu_plugin.cache.plan_file import Damaged, Stored
 from tflgpu_plugin.cache.store import Cache, Entry
@@ -200,7 +200,7 @@ class Partition:
         check: Callable[[], None] | None = None,
         replaces: Callable[[], None] = lambda: None,
     ) -> Instance:
-        warm = not os.environ.get("TFLGPU_NO_WARM_UP")
+        warm = not switches.on("TFLGPU_NO_WARM_UP")
         try:
             program = create(plan, self.device, warm, check, self.origin)
             replaces()

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Self
 
 from tflgpu_plugin.ir import Node, Refusal
-from tflgpu_plugin.log import REPORT, debugging
+from tflgpu_plugin.log import REPORT
+from tflgpu_plugin.switches import debugging
 
 
 def defect(error: Exception, what: str, where: str = "inside this plugin") -> Refusal:

@@ -30,12 +30,6 @@ PREFIXES = ("WARNING: ", "tflgpu: ")
 REPORT = "Please report it with the file of `tflgpu bugreport`."
 
 
-def debugging() -> str:
-    """Returns the value of the variable TFLGPU_DEBUG, "" if it is not set. With a value, defects of
-    the plugin are raised."""
-    return os.environ.get("TFLGPU_DEBUG", "")
-
-
 def say(text: str, level: int = WARNING) -> None:
     """Logs a text at this level. It may begin with one of PREFIXES, which only stderr shows."""
     if "logging" not in sys.modules and level >= _from_environment():

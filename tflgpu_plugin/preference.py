@@ -21,12 +21,11 @@ from typing import Any
 
 import tflgpu_startup as startup
 
-from tflgpu_plugin import log, native, threads, trusted
+from tflgpu_plugin import log, native, switches, threads, trusted
 from tflgpu_plugin.options import OptionError, parse, shown
 from tflgpu_plugin.registry import Once, Registry
 
 VARIABLE = "TFLGPU_PREFER"
-OFF = ("", "0")
 SUMMARY = "TFLGPU_PREFER_SUMMARY"  # text, json or off
 
 
@@ -146,7 +145,7 @@ def current() -> Preference | None:
     with _lock:
         if _active:
             return _active[-1]
-        return None if trusted.variable(VARIABLE) in OFF else _of_environment()
+        return None if trusted.variable(VARIABLE).lower() in switches.OFF else _of_environment()
 
 
 @contextmanager
@@ -175,7 +174,7 @@ def imported(name: str, enabled: bool = False) -> None:
     switched its provider on."""
     if enabled:
         _enabled.put(name, True)
-    if _active or _enabled.get(name) or trusted.variable(VARIABLE) not in OFF:
+    if _active or _enabled.get(name) or trusted.variable(VARIABLE).lower() not in switches.OFF:
         _wrap(name)
 
 
@@ -269,7 +268,7 @@ def _options(text: str) -> dict[str, str]:
     """Returns the options in the variable: none for 1, or those of a JSON object. Raises
     OptionError."""
     try:
-        given = {} if text == "1" else json.loads(text)
+        given = {} if text.lower() in switches.ON else json.loads(text)
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
@@ -308,7 +307,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _tell(made: Preference, process: int) -> None:
-    form = os.environ.get(SUMMARY, "text")
+    form = switches.value(SUMMARY, ("text", "json", "off"))
     if form != "off" and os.getpid() == process:
         text = json.dumps(made.as_json()) if form == "json" else f"tflgpu: {made}"
         log.write(text, sys.__stderr__)  # Jupyter's own stderr is gone at the end of a kernel

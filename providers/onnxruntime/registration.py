@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tflgpu_plugin import providers
+from tflgpu_plugin import providers, switches
 from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, Report, log, native, threads
 
 from . import ep, sessions
@@ -39,7 +39,7 @@ def connect() -> None:
 def is_offered(info: AdapterInfo) -> bool:
     """Whether onnxruntime's device policies may select this adapter: a software adapter only if
     TFLGPU_ALLOW_SOFTWARE is set."""
-    return not info.software or os.environ.get(ALLOW_SOFTWARE, "") not in ("", "0")
+    return not info.software or switches.on(ALLOW_SOFTWARE)
 
 
 def tell_adapters() -> None:

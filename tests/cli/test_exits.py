@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from tests.support import batches
+from tflgpu_plugin.cache import folders
 from tflgpu_plugin.cli import exits, listing, shared
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
@@ -262,6 +263,36 @@ def test_a_log_level_that_does_not_exist(command: str) -> None:
     done = subprocess.run([*TFLGPU, command], env=os.environ | {"TFLGPU_LOG": "loud"},
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0 and done.stderr.count("TFLGPU_LOG is 'loud'. It takes: debug,") == 1
+
+
+@pytest.mark.parametrize(("value", "told"), [("0", 0), ("off", 0), ("", 0), ("1", 0), ("abc", 1)])
+def test_a_switch_in_the_environment(value: str, told: int) -> None:
+    done = subprocess.run([*TFLGPU, "options"], env=os.environ | {"TFLGPU_DEBUG": value},
+                          capture_output=True, text=True)  # fmt: skip
+    told_of = "TFLGPU_DEBUG is 'abc', which has no effect. It takes: 1, true, yes, on, 2, 0, "
+    assert done.returncode == 0 and done.stderr.count(told_of) == told
+    assert told or not done.stderr
+
+
+def test_defects_have_tracebacks_only_where_they_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "numpy").mkdir()
+    (tmp_path / "numpy" / "__init__.py").write_text("raise AttributeError('It is broken.')\n")
+    for value, traceback in (("0", False), ("No", False), ("1", True), ("TRUE", True)):
+        given = {"TFLGPU_DEBUG": value, "PYTHONPATH": str(tmp_path)}
+        done = subprocess.run([*TFLGPU, "kernels", __file__], env=os.environ | given,
+                              capture_output=True, text=True)  # fmt: skip
+        assert ("Traceback" in done.stderr) == traceback, (value, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"), [("0", True), ("false", True), ("maybe", True), ("1", False), ("YES", False)]
+)
+def test_a_cache_that_is_switched_off(
+    value: str, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(folders, "home", lambda: tmp_path / "tflgpu")
+    monkeypatch.setenv("TFLGPU_NO_CACHE", value)
+    assert (folders.cache("kernels") is not None) == kept
 
 
 BROKEN = [

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from tflgpu_plugin import log, threads, trusted
+from tflgpu_plugin import log, switches, threads, trusted
 from tflgpu_plugin.registry import Once
 
 PACKAGE = "tflgpu-plugin"
@@ -58,7 +58,7 @@ def cache(name: str) -> Path | None:
     is absent. Returns None where it cannot be made, when TFLGPU_NO_CACHE is set, in a
     privileged process and, with a line for the user, when it is a link or another user could write
     to it or replace it."""
-    if os.environ.get("TFLGPU_NO_CACHE") or trusted.privileged():
+    if switches.on("TFLGPU_NO_CACHE") or trusted.privileged():
         return None
     try:
         ours = home()

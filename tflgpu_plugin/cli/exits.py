@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from tflgpu_plugin import cli, log
-from tflgpu_plugin.log import REPORT, debugging
+from tflgpu_plugin.log import REPORT
+from tflgpu_plugin.switches import debugging
 
 FINE, DIFFERS, UNUSABLE, NO_ADAPTER, INTERRUPTED = 0, 1, 2, 3, cli.INTERRUPTED
 WHOLE = 1 << 20  # characters, for a text that is not cut
@@ -53,6 +54,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         log.enabled(log.WARNING)  # tells of a wrong TFLGPU_LOG; a command may be silent meanwhile
+        debugging()  # tells of a wrong TFLGPU_DEBUG
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):

@@ -295,7 +295,9 @@ GPU delegate; the others are this plugin's. *accepted* options are checked, but 
 
 ## Environment variables
 
-They are read when a program first needs them. The last group is for work on the plugin.
+They are read when a program first needs them. Those with the value 1 are also on for true, yes and
+on, and off where they are empty, 0, false, no or off; any other value is reported, and has no
+effect. The last group is for work on the plugin.
 
 {_markdown(["variable", "values", "read by", "meaning"], variables)}
 """

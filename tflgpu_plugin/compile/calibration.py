@@ -9,7 +9,6 @@ asks those that are left. Software adapters are not asked; their settings have b
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -17,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tflgpu_plugin import log, native, threads
+from tflgpu_plugin import log, native, switches, threads
 from tflgpu_plugin.cache import fingerprint, folders
 from tflgpu_plugin.ir.calibration import SETTINGS, THREADS, Calibration
 from tflgpu_plugin.registry import Registry
@@ -42,7 +41,7 @@ def of(device: Device, measure: Measure | None = None) -> Calibration:
     """Returns the device's answers: those of this process, those that are kept, or new ones, which
     `measure` makes. Never raises for a device that fails meanwhile."""
     info = device.info
-    if os.environ.get("TFLGPU_NO_CALIBRATION"):
+    if switches.on("TFLGPU_NO_CALIBRATION"):
         return Calibration(state=OFF)
     if device.assumed or (info.software and measure is None):
         return Calibration(state=SOFTWARE)
@@ -59,7 +58,7 @@ def known(info: AdapterInfo) -> Calibration | None:
     yet."""
     if info.software:
         return Calibration(state=SOFTWARE)
-    if os.environ.get("TFLGPU_NO_CALIBRATION"):
+    if switches.on("TFLGPU_NO_CALIBRATION"):
         return Calibration(state=OFF)
     path = _path(info)
     return read(folders.kept(path) or "")[0] if path else Calibration(state=UNKEPT)
@@ -141,7 +140,7 @@ def _path(info: AdapterInfo) -> Path | None:
         return None
     named: tuple[Any, ...] = (
         info.name, info.vendor, info.driver, info.backend, info.kind, info.vendor_id,
-        info.device_id, info.features, bool(os.environ.get("TFLGPU_NO_SUBGROUPS")),
+        info.device_id, info.features, switches.on("TFLGPU_NO_SUBGROUPS"),
         fingerprint.of_plugin(),
     )  # fmt: skip
     return folder / f"{sha256(repr(named).encode()).hexdigest()}.json"

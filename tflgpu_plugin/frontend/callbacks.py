@@ -19,10 +19,11 @@ from tflgpu_plugin.cache import store
 from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes
 from tflgpu_plugin.frontend import messages
 from tflgpu_plugin.ir import Refusal
-from tflgpu_plugin.log import REPORT, debugging
+from tflgpu_plugin.log import REPORT
 from tflgpu_plugin.options import OptionError, Options
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo, NoAdapter
+from tflgpu_plugin.switches import debugging
 
 SENTENCES = (OptionError, NoAdapter, BuildError, native.NativeError, HostError)
 

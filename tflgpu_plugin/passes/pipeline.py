@@ -47,6 +47,7 @@ from tflgpu_plugin.passes.quant import (
     unify_activations,
 )  # fmt: skip
 from tflgpu_plugin.registry import Registry
+from tflgpu_plugin.switches import debugging
 
 Rewrite = Callable[[Graph], Graph]
 
@@ -102,12 +103,12 @@ def run(graph: Graph, target: Target | None = None) -> Graph:
     where a needed pass makes one that its op refuses. After a defect in an optional pass, logs a
     warning and keeps the graph as it was; with TFLGPU_DEBUG, raises the error instead and verifies
     the graph after each pass."""
-    watching = [*([verifier.check] if log.debugging() else []), *watchers.values()]
+    watching = [*([verifier.check] if debugging() else []), *watchers.values()]
     for rewrite in PASSES:
         before, graph = graph, _applied(rewrite, graph, target or Target())
         for watch in watching:
             watch(rewrite.__name__, before, graph)
-        if log.debugging() == "2":
+        if debugging() == "2":
             log.say(f"tflgpu: pass {rewrite.__name__}: {counts(before)} -> {counts(graph)}")
     return graph
 

@@ -3,14 +3,13 @@ plan when it is lost."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin import native, threads
+from tflgpu_plugin import native, switches, threads
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.native import dxc
 from tflgpu_plugin.options import meant, shown
@@ -141,7 +140,7 @@ def _looked_up(
 def asks_d3d12(found: Sequence[AdapterInfo]) -> bool:
     """Whether adapters of D3D12 are looked for beside those `found`: if these are no GPUs, or the
     variable TFLGPU_D3D12 is set."""
-    return bool(os.environ.get("TFLGPU_D3D12")) or all(info.software for info in found)
+    return switches.on("TFLGPU_D3D12") or all(info.software for info in found)
 
 
 _adapters = Single(enumerated)
@@ -190,7 +189,7 @@ def _open(info: AdapterInfo) -> Device:
     native.open_wgpu()
     wanted = list(info.features)
     # TFLGPU_NO_MAPPING=1 uses staging buffers for inputs and outputs, as on a discrete GPU.
-    if info.kind not in SHARED_MEMORY or os.environ.get("TFLGPU_NO_MAPPING"):
+    if info.kind not in SHARED_MEMORY or switches.on("TFLGPU_NO_MAPPING"):
         wanted = [name for name in wanted if name != MAPPING]
     handle = create(info, wanted)
     return Device(info, handle, _target(info, handle, frozenset(wanted)))
@@ -201,7 +200,7 @@ def _target(info: AdapterInfo, handle: Any, features: frozenset[str]) -> Target:
 
     # TFLGPU_NO_SUBGROUPS=1 plans as for an adapter without subgroup shuffles (for tests and to
     # investigate a defective driver).
-    use = "subgroup" in features and not os.environ.get("TFLGPU_NO_SUBGROUPS")
+    use = "subgroup" in features and not switches.on("TFLGPU_NO_SUBGROUPS")
     half = "shader-f16" in features and not info.software
     return replace(
         _limited(info, features),

@@ -4,14 +4,13 @@ and state. Both only have references to native objects, which are reference-coun
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin import native, threads
+from tflgpu_plugin import native, switches, threads
 from tflgpu_plugin.ir import (
     NUMPY_DTYPES,
     PACKED,
@@ -159,7 +158,7 @@ class Instance:
             self.buffers.append(held or create_buffer(device, buffer.bytes, buffer.role))
             if buffer.role == "uniforms":
                 write_buffer(self.buffers[-1], 0, plan.uniforms)
-            if buffer.role == "pool" and os.environ.get("TFLGPU_FILL_NAN"):
+            if buffer.role == "pool" and switches.on("TFLGPU_FILL_NAN"):
                 native.call(native.lib.tg_buffer_fill, self.buffers[-1], NAN_WORD)
                 write_buffer(self.buffers[-1], 0, bytes(buffer.zeros))
         self.replay = self._create_replay()
