@@ -202,6 +202,16 @@ def test_an_interrupted_report_leaves_the_folder_as_it_was(
     assert [path.read_bytes() for path in folder.iterdir()] == ([before] if before else [])
 
 
+def test_ctrl_c_in_the_conformance_suite_ends_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = conformance.Done(130, str(tmp_path / "report.html"), {})
+    monkeypatch.setattr(conformance, "run", lambda *_: done)
+    out = tmp_path / "r.zip"
+    assert report(onnx(tmp_path), "--out", out, seconds=60).exit_code == 130
+    assert not out.exists()
+
+
 def test_a_report_replaces_an_older_one(tmp_path: Path) -> None:
     older, link = tmp_path / "older.zip", tmp_path / "r.zip"
     older.write_bytes(b"an older report")

@@ -22,6 +22,7 @@ from typing import Any
 
 from tflgpu_plugin import engine, ops
 from tflgpu_plugin.cli import check, compare, conformance, doctor, kernels
+from tflgpu_plugin.cli.exits import INTERRUPTED
 from tflgpu_plugin.cli.written import replacing
 from tflgpu_plugin.harness import inputs
 from tflgpu_plugin.harness.built import NOTHING
@@ -151,6 +152,8 @@ def _conformance(given: compare.Request, seconds: float) -> dict[str, Any]:
             done = conformance.run(asked, subprocess.DEVNULL)
         except ImportError as error:  # it is not installed
             return {"operators": names, "left out": str(error)}
+        if done.status == INTERRUPTED:
+            raise KeyboardInterrupt
         return {"operators": names, "seconds": seconds, "counts": done.counts, "bad": done.bad()}
 
 
