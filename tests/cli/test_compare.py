@@ -259,6 +259,15 @@ def test_no_node_on_the_gpu_is_status_1(tmp_path: Path, more: list[str]) -> None
     assert "Nothing ran on the GPU; `tflgpu check MODEL` says why." in result.output
 
 
+def test_float16_is_named_as_the_reason_where_it_is_allowed(tmp_path: Path) -> None:
+    path = onnx(tmp_path)
+    for words, told in (((), False), (("-o", "is_precision_loss_allowed=1"), True)):
+        text = compare(path, "--rtol", "1e-9", *words).output
+        assert "DISAGREES" in text or not words
+        assert ("float16, for which `tflgpu compare --rtol 0.02`" in text) == told, text
+    assert compare(path, "--rtol", "0.02", "-o", "is_precision_loss_allowed=1").exit_code == 0
+
+
 def test_the_text_says_how_it_was_compared(tmp_path: Path) -> None:
     text = compare(onnx(tmp_path), "--rtol", "0.25").output
     assert "Compared with onnxruntime's CPU kernels: a tensor agrees within 0.25 of" in text
@@ -341,6 +350,29 @@ def test_numbers_of_a_wider_type_are_rounded(tmp_path: Path) -> None:
     np.save(file, np.linspace(-1, 1, 96).reshape(1, 3, 2, 16))
     given = found(0, onnx(tmp_path), "--input", f"x={file}")
     assert given["verdict"] == "The tensor agrees."
+
+
+def test_a_shape_that_contradicts_the_values_is_status_2(tmp_path: Path) -> None:
+    path, file = onnx(tmp_path), tmp_path / "x.npy"
+    np.save(file, np.ones((1, 3, 2, 16), np.float32))
+    for command in ("compare", "bench", "check", "kernels"):
+        words = [command, str(path), "--input", f"x={file}", "--shape"]
+        done = CliRunner().invoke(main, [*words, "x=2x3x2x16"])
+        assert done.exit_code == 2, command
+        assert "the input x are 1x3x2x16, which --shape x=2x3x2x16 contradicts." in done.stderr
+    assert compare(path, "--input", f"x={file}", "--shape", "x=1x3x2x16").exit_code == 0
+
+
+def test_results_that_are_nan_on_both_sides_are_named(tmp_path: Path) -> None:
+    path, file = tmp_path / "m.onnx", tmp_path / "x.npy"
+    path.write_bytes(model([node("Relu", ["x"], ["y"])], {"x": (4,)}, {"y": (4,)}))
+    for values, count in (([np.nan, 1, -1, 2], 1), ([np.nan] * 4, 4), ([0, 1, 2, 3], 0)):
+        np.save(file, np.array(values, np.float32))
+        given = found(0, path, "--input", f"x={file}")
+        told = f"NaN on both sides, which is no difference: y ({count} of 4)."
+        assert (told in given["verdict"]) == (count > 0), given["verdict"]
+        assert given["tensors"][0]["nan"] == count
+        assert given["tensors"][0]["magnitude"] == np.nan_to_num(values).max()
 
 
 def test_shapes_that_were_given_are_not_called_chosen(tmp_path: Path) -> None:

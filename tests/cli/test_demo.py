@@ -25,7 +25,8 @@ from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
 from tflgpu_plugin.frontend.reports import GPU, NodeReport, Report
 from tflgpu_plugin.harness import flatbuffer, hosts, inputs, onnx, protobuf
-from tflgpu_plugin.harness.compare import Agreement, Comparison, agree
+from tflgpu_plugin.harness.agreement import Agreement, agree
+from tflgpu_plugin.harness.compare import Comparison
 from tflgpu_plugin.ir import Quantization
 from tflgpu_plugin.runtime import adapter
 

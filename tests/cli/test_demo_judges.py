@@ -13,7 +13,8 @@ from conformance.models import tflite as models
 from conformance.models.tflite import Model
 from tests.support import onnx_models, small_models
 from tflgpu_plugin.harness import flatbuffer, hosts, onnx, protobuf
-from tflgpu_plugin.harness.compare import Agreement, compare
+from tflgpu_plugin.harness.agreement import Agreement
+from tflgpu_plugin.harness.compare import compare
 from tflgpu_plugin.harness.tflite import TfliteModel
 
 needs_onnxruntime = pytest.mark.skipif(

@@ -20,7 +20,7 @@ from tflgpu_plugin.cache import folders
 from tflgpu_plugin.cli import exits, listing, shared
 from tflgpu_plugin.cli.commands import main
 from tflgpu_plugin.demo import network, onnx_file
-from tflgpu_plugin.harness import compare, hosts
+from tflgpu_plugin.harness import agreement, hosts
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import NoAdapter
 
@@ -88,7 +88,7 @@ def test_names_of_tensors_are_whole_when_piped(monkeypatch: pytest.MonkeyPatch) 
     shown: list[Any] = []
     monkeypatch.setattr(shared, "table", lambda head, rows: shown.extend(rows))
     name = "a/path/of/many/words/that/goes/on/and/on/BiasAdd"
-    shared.show_agreements([compare.Agreement(name, 0, 1, 1)])
+    shared.show_agreements([agreement.Agreement(name, 0, 1, 1)])
     assert shown[0][0] == name
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from tflgpu_plugin.cli.given import inputs, options
 from tflgpu_plugin.harness import hosts, subjects
+from tflgpu_plugin.harness.agreement import difference
 from tflgpu_plugin.harness.built import require_runs
-from tflgpu_plugin.harness.compare import Running, difference
+from tflgpu_plugin.harness.compare import Running
 from tflgpu_plugin.harness.inputs import BadInput, Given
 from tflgpu_plugin.options import parse
 from tflgpu_plugin.runtime import adapter

@@ -12,8 +12,9 @@ from tflgpu_plugin import engine
 from tflgpu_plugin.cli.given import inputs, options
 from tflgpu_plugin.frontend.reports import many
 from tflgpu_plugin.harness import bisect, repro, subjects
+from tflgpu_plugin.harness.agreement import TOLERANCE
 from tflgpu_plugin.harness.bisect import Bisection, Wrong
-from tflgpu_plugin.harness.compare import TOLERANCE, Comparison, Subject, compare
+from tflgpu_plugin.harness.compare import Comparison, Subject, compare
 from tflgpu_plugin.harness.inputs import Given, shapes_sentence
 from tflgpu_plugin.harness.repro import Repro
 from tflgpu_plugin.options import parse

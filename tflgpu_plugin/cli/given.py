@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tflgpu_plugin.harness.inputs import BadInput, Given, loaded
+from tflgpu_plugin.harness.inputs import BadInput, Given, loaded, require_same
 
 
 def inputs(arguments: Mapping[str, Any]) -> Given:
@@ -26,7 +26,10 @@ def all_shapes(arguments: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of inputs (`shared.shaped`), those of given values included. Raises
     BadInput."""
     values = {name: loaded(path).shape for name, path in files(arguments["files"]).items()}
-    return shapes(arguments["shapes"]) | values
+    stated = shapes(arguments["shapes"])
+    for name, shape in values.items():
+        require_same(name, shape, stated.get(name))
+    return stated | values
 
 
 def files(given: Iterable[str]) -> dict[str, Path]:

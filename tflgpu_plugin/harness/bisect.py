@@ -16,15 +16,9 @@ import numpy as np
 from tflgpu_plugin import engine, native, ops
 from tflgpu_plugin.compile.observed import Observation, observations
 from tflgpu_plugin.engine import Instance, Partition
+from tflgpu_plugin.harness.agreement import TOLERANCE, Agreement, Array, agree
 from tflgpu_plugin.harness.built import WithConstants, placed, ran
-from tflgpu_plugin.harness.compare import (
-    TOLERANCE,
-    Agreement,
-    Array,
-    Subject,
-    agree,
-    judged,
-)
+from tflgpu_plugin.harness.compare import Subject, judged
 from tflgpu_plugin.ir import NUMPY_DTYPES, Graph, Node, quantization
 from tflgpu_plugin.ops import evaluation
 from tflgpu_plugin.runtime.program import Program

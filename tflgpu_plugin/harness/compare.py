@@ -13,17 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tflgpu_plugin.frontend.reports import GPU, Report, many
+from tflgpu_plugin.harness.agreement import SPREAD, TOLERANCE, Agreement, agree
 from tflgpu_plugin.harness.built import ELSEWHERE
 from tflgpu_plugin.harness.inputs import shapes_sentence
 from tflgpu_plugin.harness.parts import Nodes
-from tflgpu_plugin.ir import MAX_FLOAT16, MAX_FLOAT32
+from tflgpu_plugin.options import parse
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
 
-# Tolerance relative to the largest magnitude; reordered float32 sums differ by a few 1e-6.
-TOLERANCE = 1e-4
-SPREAD = 4.0  # tolerance as a multiple of the difference between the host's own sets of kernels
+HALF = 0.02  # a tolerance for float16: real models are off by up to 0.01
 SHOWN = 4  # tensors that a message lists
 EMPTY = "Nothing was compared: the results have no elements."
 MAX_PROBES = 24  # intermediate results of a user's model that are compared
@@ -128,32 +127,12 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """The comparison of one tensor: the largest difference and magnitude, and the difference that
-    is allowed. `empty`: the tensor has no elements, so that nothing was compared."""
-
-    name: str
-    difference: float
-    magnitude: float
-    allowed: float
-    empty: bool = False
-
-    @property
-    def ok(self) -> bool:
-        return self.difference <= self.allowed  # False for NaN
-
-    @property
-    def relative(self) -> float:
-        return self.difference / self.magnitude if self.magnitude else self.difference
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The result for a model in one host. `cpu` describes its fastest CPU kernels, `judge` is one
     of JUDGES, or ONE_SET, and says which kernels gave the expected results; `outputs` holds the
     model's own outputs from the GPU; times are medians in milliseconds. `chosen_shapes` are the
     shapes given to inputs that have dynamic extents in the model. `tolerance` is relative to the
-    largest magnitude of a tensor."""
+    largest magnitude of a tensor. `half`: the GPU may have stored values as float16."""
 
     host: str
     cpu: str
@@ -165,6 +144,7 @@ class Comparison:
     judge: str = JUDGES[REFERENCE]
     chosen_shapes: Mapping[str, list[int]] = field(default_factory=dict)
     tolerance: float = TOLERANCE
+    half: bool = False
 
     @property
     def ok(self) -> bool:
@@ -217,7 +197,16 @@ class Comparison:
         if held := self.report.host_runs:
             runs = self.report.runs + held
             more += f" But {held} of {runs} runs of partitions were on the host's own kernels."
+        more += self._of_nan()
         return f"The tensor agrees.{more}" if count == 1 else f"All {count} tensors agree.{more}"
+
+    def _of_nan(self) -> str:
+        """Returns a sentence on the tensors with NaN on both sides; "" where there are none."""
+        found = [f"{a.name} ({a.nan:,} of {a.size:,})" for a in self.agreements if a.nan]
+        if not found:
+            return ""
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        return f" NaN on both sides, which is no difference: {', '.join(found[:SHOWN])}{more}."
 
     def basis(self) -> str:
         """Returns the sentence that says how the tensors were judged."""
@@ -242,6 +231,8 @@ class Comparison:
     @property
     def _by_design(self) -> str:
         """Returns examples of differences between hosts and GPU that are intended and no errors."""
+        if self.half:
+            return f"float16, for which `tflgpu compare --rtol {HALF:g}` is a tolerance"
         if self.judge == ONE_SET:
             return "InstanceNormalization, whose sums are less exact on the CPU"
         rounding = ", and 8-bit results of kernels that are not the reference"
@@ -297,7 +288,7 @@ def compare(
     times = latency(cpu.run, runs), latency(gpu.run, runs)
     return Comparison(
         subject.host, subject.cpu, found[own:] + found[:own], results, gpu.report(), *times, judge,
-        subject.chosen_shapes, tolerance,
+        subject.chosen_shapes, tolerance, parse(options).half,
     )  # fmt: skip
 
 
@@ -330,50 +321,3 @@ def thinned(inner: list[T]) -> list[T]:
     logits) is included."""
     step = max(1, -(-len(inner) // MAX_PROBES))
     return inner[::-step][::-1]
-
-
-def agree(
-    names: Sequence[str],
-    reference: Sequence[Array],
-    optimized: Sequence[Array],
-    ours: Sequence[Array],
-    tolerance: float = TOLERANCE,
-) -> list[Agreement]:
-    """Compares results tensor by tensor. The tolerance is larger where the host's own kernels
-    differ from each other."""
-    found = []
-    for name, expected, other, got in zip(names, reference, optimized, ours, strict=True):
-        magnitude = float(np.abs(_computed(expected)).max(initial=0))
-        allowed = max(tolerance * magnitude, SPREAD * _spread(expected, other))
-        apart, empty = difference(expected, got), not expected.size
-        found.append(Agreement(name, apart, magnitude, allowed, empty))
-    return found
-
-
-def difference(expected: Array, got: Array) -> float:
-    """Returns the largest elementwise difference; infinite for another shape, NaN where only one
-    side is NaN. Equal infinities and NaN on both sides are not a difference."""
-    if expected.shape != got.shape:
-        return float("inf")
-    a, b = expected.astype(np.float64), got.astype(np.float64)
-    apart = (a != b) & ~(np.isnan(a) & np.isnan(b))
-    return float(np.abs(a[apart] - b[apart]).max(initial=0))
-
-
-def _computed(values: Array) -> Array:
-    """Returns the numbers that determine how large a difference may be, as float64. NaN, infinities
-    and the most extreme number of the type, which serves as padding of a maximum and as a mask of
-    scores, are replaced by 0."""
-    limit = MAX_FLOAT16 if values.dtype == np.float16 else MAX_FLOAT32
-    numbers = values.astype(np.float64)
-    return np.where(np.abs(numbers) < limit, numbers, 0.0)
-
-
-def _spread(expected: Array, other: Array) -> float:
-    """Returns the largest difference between the results of the host's two sets of CPU kernels,
-    over elements for which both have finite numbers."""
-    if expected.shape != other.shape:
-        return 0.0
-    first, second = _computed(expected), _computed(other)
-    both = (first == expected) & (second == other)
-    return float(np.abs(first[both] - second[both]).max(initial=0))

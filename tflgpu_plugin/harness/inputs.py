@@ -63,7 +63,10 @@ def make(details: list[dict[str, Any]], given: Given) -> list[Array]:
     for detail in details:
         name, dtype = str(detail["name"]), np.dtype(detail["dtype"])
         loaded = _loaded(name, dtype, given) if name in given.files else None
-        wanted = given.shapes.get(name) if loaded is None else loaded.shape
+        wanted = given.shapes.get(name)
+        if loaded is not None:
+            require_same(name, loaded.shape, wanted)
+            wanted = loaded.shape
         if wanted is not None:
             detail["shape"] = _fitting(name, wanted, detail)
         shape = tuple(int(n) for n in detail["shape"])
@@ -80,6 +83,17 @@ def make(details: list[dict[str, Any]], given: Given) -> list[Array]:
             f"The model takes no picture (its inputs are {shapes}); leave the image out."
         )
     return values
+
+
+def require_same(name: str, values: tuple[int, ...], stated: tuple[int, ...] | None) -> None:
+    """Raises BadInput where the given values of an input have another shape than the one that is
+    stated for it, if any is."""
+    if stated not in (None, values):
+        shown = ["x".join(map(str, shape)) or "none" for shape in (values, stated or ())]
+        raise BadInput(
+            f"The dimensions of the values for the input {name} are {shown[0]}, which --shape "
+            f"{name}={shown[1]} contradicts. Leave one of them out."
+        )
 
 
 def _require_known(details: list[dict[str, Any]], names: tuple[str, ...]) -> None:

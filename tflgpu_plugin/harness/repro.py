@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 import tflgpu_plugin
-from tflgpu_plugin.harness.compare import difference
+from tflgpu_plugin.harness.agreement import difference
 
 HERE = Path(__file__).resolve().parent
 OPTIONS = {options}
