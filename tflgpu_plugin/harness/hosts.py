@@ -20,6 +20,7 @@ PACKAGES = {
     "tflite-runtime": "tflite_runtime",
     "ai-edge-litert": "ai_edge_litert",
 }
+MOST_KERNELS = "ai-edge-litert"
 COMPILED = "litert"  # the name for LiteRT's CompiledModel, which is in ai-edge-litert
 COMPILED_MODULE = "tflgpu_plugin.harness.compiled"
 THREADS = 2  # threads of CPU kernels, in every host
@@ -115,7 +116,7 @@ class Host:
             raise Lacking(
                 f"{self.title} has no kernel here for the custom operator {name[1]}: "
                 "the model runs only if all of these nodes are on the GPU, or in a host that has "
-                "such a kernel (--host)."
+                f"such a kernel{_richer(self.name)}."
             ) from error
 
     def delegate(self, options: Mapping[str, Any] | None = None) -> Any:
@@ -128,6 +129,13 @@ class Host:
             return self.module.load_delegate("tflgpu", given)
         except ValueError as error:
             raise ValueError(str(error).partition("\n")[2] or str(error)) from error
+
+
+def _richer(name: str) -> str:
+    """Returns the argument for the installed host that has the kernels which this one lacks, in
+    parentheses; "" if there is none. ai-edge-litert has MediaPipe's custom operators."""
+    more = MOST_KERNELS != name and MOST_KERNELS in installed_names()
+    return f" (--host {MOST_KERNELS} may)" if more else ""
 
 
 def host(name: str | None = None) -> Host:

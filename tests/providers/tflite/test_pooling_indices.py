@@ -16,6 +16,7 @@ from conformance.models import tflite as models, unpool_graphs
 from conformance.models.tflite import Model
 from conformance.models.unpool_graphs import POOL, STRUCT, UNPOOL
 from tflgpu_plugin.cli import check as checker
+from tflgpu_plugin.harness import hosts
 
 HOSTS = host.installed()
 NEWER = "ai_edge_litert"  # its default kernels have the operators
@@ -157,6 +158,8 @@ def test_a_host_without_the_operator_is_told_of(tmp_path: Path) -> None:
     found = checker.check(path, {"exclude": CUSTOM[0].op}, "tflite-runtime")
     assert found.report.count("gpu") == 0 and found.reasons[0].refusal_code == "option.excluded"
     assert "no kernel here for the custom operator Convolution2DTransposeBias" in found.problem
+    better = "ai-edge-litert" in hosts.installed_names()
+    assert ("(--host ai-edge-litert may)" in found.problem) == better
     assert found.as_json()["problem"] == checker.lines(found)[-1] == found.problem
 
 
