@@ -120,8 +120,11 @@ def test_arrays_of_several_inputs(tmp_path: Path) -> None:
     assert sources.source_of(path, signature(*both)).rows == 3
     image, numbers = read(path, *both, row=1)
     assert image.shape == (4, 6, 3) and numbers.tolist() == [2, 3] and numbers.dtype == np.int32
+    np.savez(path, x=np.ones((3, 4, 6, 3), np.float32), n=np.arange(8).reshape(4, 2))
+    with pytest.raises(BadInput, match="numbers of samples: 3 of serving_default_x:0, 4 of n"):
+        read(path, *both)
     np.savez(path, y=np.ones((4, 6, 3), np.float32), n=np.arange(2))
-    with pytest.raises(BadInput, match="inputs serving_default_x:0, n: the data has y, n"):
+    with pytest.raises(BadInput, match="input serving_default_x:0: it has y, n"):
         read(path, *both)
     (tmp_path / "x.png").write_bytes(png())
     with pytest.raises(BadInput, match=r"takes several inputs \(serving_default_x:0, n\): give"):
@@ -196,7 +199,7 @@ def test_the_column_of_an_only_input() -> None:
     assert columns.taken(batch, signature(PICTURE)) == ["image"]
     (first, _) = columns.samples(batch, signature(PICTURE), SPEC)
     np.testing.assert_array_equal(first[0], np.full((4, 6, 3), -1, np.float32))
-    with pytest.raises(BadInput, match="the data does not have the model's inputs"):
+    with pytest.raises(BadInput, match="the data lacks the model's input"):
         columns.taken(batch | {"other": np.zeros((2, 3))}, signature(PICTURE))
     assert columns.taken(batch | {"x": np.zeros((2, 3))}, signature(PICTURE)) == ["x"]
 
@@ -210,7 +213,7 @@ def test_files_without_samples_are_no_inputs(tmp_path: Path) -> None:
 def test_files_that_numpy_would_unpickle(tmp_path: Path) -> None:
     """Its advice to do so is not repeated."""
     (tmp_path / "x.npy").write_bytes(b"no array")
-    with pytest.raises(BadInput, match=r"cannot be read \(it is no array of numpy's\)"):
+    with pytest.raises(BadInput, match=r"cannot be read \(it is not an array in numpy's format\)"):
         read(tmp_path / "x.npy", NUMBERS)
 
 

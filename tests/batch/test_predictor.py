@@ -51,7 +51,5 @@ def test_what_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
     for batch in (5, None, [np.zeros(3)]):
         with pytest.raises(BadInput, match="A batch has columns by their names"):
             predictor(batch)  # type: ignore[arg-type]
-    with pytest.raises(
-        BadInput, match="the data does not have the model's inputs x: the data has none"
-    ):
+    with pytest.raises(BadInput, match="the data lacks the model's input x: it has none"):
         predictor({})

@@ -10,6 +10,7 @@ import pytest
 
 from conformance import host as hosts
 from tests.support import batches, onnx_models
+from tflgpu_plugin.batch import parts
 from tflgpu_plugin.batch.spec import Spec
 from tflgpu_plugin.harness.hosts import host, invoked
 from tflgpu_plugin.harness.inputs import BadInput
@@ -135,8 +136,10 @@ def test_another_run_in_the_folder_is_a_sentence(tmp_path: Path) -> None:
         batches.ran(model, folder, out=tmp_path / "out", resume=True)
     with pytest.raises(BadInput, match="holds other files"):
         batches.ran(model, folder, out=folder.parent)
-    with pytest.raises(BadInput, match="is inside"):
+    with pytest.raises(BadInput, match=r"is inside .*, a folder of inputs"):
         batches.ran(model, folder, out=folder / "out")
+    with pytest.raises(BadInput, match="in is the folder of inputs: choose one beside it"):
+        batches.ran(model, folder, out=folder)
 
 
 @pytest.mark.parametrize("kind", ["npz", "parquet"])
@@ -235,3 +238,13 @@ def test_plans_are_kept_for_the_next_worker(
     assert [*(tmp_path / "cache" / "tflgpu-plugin" / "plans").iterdir()]
     given = Spec(model, options={"serialization_dir": "mine"}).ready("0").options
     assert given == {"serialization_dir": "mine", "adapter": "0"}
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match=r"_run\.json"):
+        parts.Folder(tmp_path / "out", "npz").begin({}, False)
+    assert not any((tmp_path / "out").iterdir())

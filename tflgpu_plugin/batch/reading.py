@@ -55,6 +55,7 @@ class Reader:
             names, values = ["0"], {"0": values}
         else:
             names = sources.matched(self.signature, list(values))
+            sources.require_as_many(self.signature, [values[name].shape for name in names])
         given = ((one, values[name]) for one, name in zip(self.inputs, names, strict=True))
         return [
             self.spec.sample(one, value if item.row is None else value[item.row])

@@ -149,7 +149,8 @@ def _apart(request: Request) -> None:
     out = request.out.resolve()
     for given in request.inputs:
         if given.is_dir() and out.is_relative_to(given.resolve()):
-            raise BadInput(f"{request.out} is inside {given}: choose a folder beside the inputs.")
+            where = "the folder of" if out == given.resolve() else f"inside {given}, a folder of"
+            raise BadInput(f"{request.out} is {where} inputs: choose one beside it.")
 
 
 def _manifest(request: Request, listing: Listing, signature: Signature) -> dict[str, Any]:

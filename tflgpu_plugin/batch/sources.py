@@ -145,10 +145,18 @@ def _rows_of_npz(path: Path, signature: Signature) -> int | None:
             with archive.open(name) as stream:
                 heads[name.removesuffix(".npy")] = _head(stream)  # type: ignore[arg-type]
     names = matched(signature, list(heads))
-    counts = {_rows(one, heads[name]) for one, name in zip(signature.inputs, names, strict=True)}
-    if len(counts) != 1:
-        raise BadInput(f"its arrays have different numbers of samples: {heads}")
-    return counts.pop()
+    shapes = [heads[name] for name in names]
+    require_as_many(signature, shapes)
+    return _rows(signature.inputs[0], shapes[0])
+
+
+def require_as_many(signature: Signature, shapes: Sequence[Sequence[int]]) -> None:
+    """Raises BadInput where the arrays of the inputs hold different numbers of samples."""
+    pairs = zip(signature.inputs, shapes, strict=True)
+    counts = {one.name: rows for one, shape in pairs if (rows := _rows(one, shape)) is not None}
+    if len({*counts.values()}) > 1:
+        listed = ", ".join(f"{rows} of {name}" for name, rows in counts.items())
+        raise BadInput(f"its arrays have different numbers of samples: {listed}")
 
 
 def _rows(given: Input, shape: Sequence[int]) -> int | None:
@@ -170,8 +178,7 @@ def matched(signature: Signature, names: Sequence[str]) -> list[str]:
         short = one.name.removeprefix("serving_default_").partition(":")[0]
         name = next((each for each in (one.name, short) if each in names), None)
         if name is None:
-            wanted = ", ".join(each.name for each in signature.inputs)
-            here = f"the data has {', '.join(names)}" if names else "the data has none"
-            raise BadInput(f"the data does not have the model's inputs {wanted}: {here}")
+            here = ", ".join(names) or "none"
+            raise BadInput(f"the data lacks the model's input {one.name}: it has {here}")
         found.append(name)
     return found
