@@ -69,6 +69,7 @@ def test_clear_deletes_what_is_ours(home: Path) -> None:
     assert invoke("clear", "--yes").stdout == f"Deleted 3 files (2.0 MB) in {home}.\n"
     assert left(home) == {"d.npz", "e.lock", "link.json"}
     assert invoke("clear").stdout == f"There was nothing in {home}.\n"
+    assert invoke("clear", str(home)).stdout == f"There were no plans in {home}.\n"
 
 
 def test_clear_asks_first(home: Path) -> None:

@@ -298,6 +298,7 @@ def test_inputs_and_shapes_are_given(tmp_path: Path) -> None:
         (["--std", "nan"], "Invalid value for '--std': nan is not a finite number."),
         (["--std", "inf"], "Invalid value for '--std': inf is not a finite number."),
         (["--std", "0"], "Invalid value for '--std': 0.0 is not in the range x>0."),
+        (["--input", "x="], "An input is written NAME=FILE.npy, not 'x='."),
         (["--input", "x=no.npy"], "Error: The input no.npy cannot be read (No such file"),
     ],
 )

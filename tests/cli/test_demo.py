@@ -108,6 +108,10 @@ def test_bad_inputs_get_a_sentence(tmp_path: Path) -> None:
         inputs.make([detail], inputs.Given(text, 127.5, 127.5))
     with pytest.raises(inputs.BadInput, match="takes no picture"):
         inputs.make([detail | {"shape": [1, 10]}], inputs.Given(text, 127.5, 127.5))
+    np.save(tmp_path / "x.npy", np.zeros((1, 4, 6, 3), np.float32))
+    both = inputs.Given(text, files={"x": tmp_path / "x.npy"})
+    with pytest.raises(inputs.BadInput, match="The input x, which takes a picture, has its values"):
+        inputs.make([detail | {"open": (1, 4, 6, 3)}], both)
     shaped, filed = inputs.Given(shapes={"x": (1,)}), inputs.Given(files={"x": text})
     for given, labels in ((inputs.Given(), _labels(tmp_path)), *(
         (one, None) for one in (shaped, filed, inputs.Given(text))
@@ -269,6 +273,10 @@ def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
     names = [tensor["name"] for tensor in found["tensors"]]
     assert names[-2:] == ["logits", "probabilities"] and 10 < len(names) <= 26
     assert len(result.classes) == 5
+    many = tmp_path / "many.txt"
+    many.write_text("label\n" * 2000)
+    with pytest.raises(inputs.BadInput, match="2000 labels, and no output of the model has one sc"):
+        demo.run(demo.Request(path, inputs.Given(image), many, runs=1))
     with pytest.raises(inputs.BadInput, match="does not read ONNX files"):
         demo.run(demo.Request(path, host="tflite-runtime"))
 

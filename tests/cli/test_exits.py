@@ -130,6 +130,7 @@ def test_no_adapter_is_three(command: str, suffix: str, models: Path, tmp_path: 
     )
     assert done.returncode == exits.NO_ADAPTER, (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr and "No usable GPU adapter" in done.stdout + done.stderr
+    assert "VK_DRIVER_FILES is set" in " ".join((done.stdout + done.stderr).split())
     assert "Run `tflgpu info`" not in done.stdout + done.stderr
 
 
@@ -263,6 +264,15 @@ def test_a_log_level_that_does_not_exist(command: str) -> None:
     done = subprocess.run([*TFLGPU, command], env=os.environ | {"TFLGPU_LOG": "loud"},
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0 and done.stderr.count("TFLGPU_LOG is 'loud'. It takes: debug,") == 1
+
+
+@pytest.mark.parametrize("command", ["check", "compare"])
+def test_an_onnx_file_that_is_cut_short(command: str, models: Path, tmp_path: Path) -> None:
+    whole = (models / "m.onnx").read_bytes()
+    for content in (b"", whole[: len(whole) // 2]):
+        (tmp_path / "m.onnx").write_bytes(content)
+        done = CliRunner().invoke(main, [command, str(tmp_path / "m.onnx")])
+        assert done.exit_code == exits.UNUSABLE and "damaged or cut short" in done.stderr
 
 
 @pytest.mark.parametrize(("value", "told"), [("0", 0), ("off", 0), ("", 0), ("1", 0), ("abc", 1)])

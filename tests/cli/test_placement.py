@@ -261,8 +261,9 @@ def test_limits_are_assumed_without_an_adapter(kind: str, tmp_path: Path) -> Non
 def test_files_without_limits(text: str, tmp_path: Path) -> None:
     path = tmp_path / "limits.json"
     path.write_text(text)
-    with pytest.raises(BadInput, match="has no adapter as `tflgpu info --json` prints it"):
+    with pytest.raises(BadInput, match="has no adapter as `tflgpu info --json` prints it") as told:
         checker.assumed(str(path))
+    assert text != "{}" or "(it has no name)." in str(told.value)
     with pytest.raises(BadInput, match=r"^The file of limits"):
         checker.assumed(str(tmp_path / "absent"))
 

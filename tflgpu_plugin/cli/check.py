@@ -177,6 +177,10 @@ def assumed(text: str) -> AdapterInfo:
         )
         limits = tuple((str(key), int(value)) for key, value in one["limits"].items())
         features = tuple(key for key in one["features"] if key in feature_numbers())
+    except KeyError as error:
+        raise inputs.BadInput(
+            f"{text} has no adapter as `tflgpu info --json` prints it (it has no {error.args[0]})."
+        ) from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise inputs.BadInput(
             f"{text} has no adapter as `tflgpu info --json` prints it ({inputs.one_line(error)})."

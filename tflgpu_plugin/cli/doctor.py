@@ -73,7 +73,7 @@ def _adapters() -> tuple[list[dict[str, Any]], list[str]]:
     except NoAdapter as error:
         return [], [str(error)]
     if not found:
-        return [], [adapter.INSTALL_HINT]
+        return [], [adapter.hint()]
     return [_describe(info) for info in found], []
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from tflgpu_plugin.harness.inputs import BadInput, Given, loaded, require_same
 
+FILE = "NAME=FILE.npy"
+
 
 def inputs(arguments: Mapping[str, Any]) -> Given:
     """Returns the inputs that a user gives (`shared.fed`). Raises BadInput."""
@@ -34,7 +36,10 @@ def all_shapes(arguments: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 def files(given: Iterable[str]) -> dict[str, Path]:
     """Returns the file of each input, by the input's name. Raises BadInput."""
-    return {name: Path(value) for name, value in _pairs(given, "NAME=FILE.npy")}
+    found = {name: Path(value) for name, value in _pairs(given, FILE) if value}
+    if empty := [item for item in given if item.endswith("=")]:
+        raise BadInput(f"An input is written {FILE}, not {empty[0]!r}.")
+    return found
 
 
 def shapes(given: Iterable[str]) -> dict[str, tuple[int, ...]]:

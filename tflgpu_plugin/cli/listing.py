@@ -133,16 +133,18 @@ def clear_cache(folder: Path | None, yes: bool, as_json: bool) -> None:
     from tflgpu_plugin.cli import caches
 
     files, place = caches.files(folder), caches.contents(folder).folder
-    what = f"{len(files):,} files ({megabytes(sum(files.values()))}) in {place}"
+    kind = "file" if len(files) == 1 else "files"
+    what = f"{len(files):,} {kind} ({megabytes(sum(files.values()))}) in {place}"
     if files and not yes and not confirmed(f"Delete {what}?", asked=not as_json):
         return console.print("Nothing was deleted.")
+    nothing = "There was nothing" if folder is None else "There were no plans"
     failed = caches.clear(files)
     if failed:
         path, reason = next(iter(failed.items()))
         raise Sentence(f"{len(failed):,} of {what} could not be deleted: {path}: {reason}.")
     if as_json:
         return print_json({"folder": place, "files": len(files), "bytes": sum(files.values())})
-    return console.print(f"Deleted {what}." if files else f"There was nothing in {place}.")
+    return console.print(f"Deleted {what}." if files else f"{nothing} in {place}.")
 
 
 def confirmed(question: str, asked: bool) -> bool:

@@ -123,6 +123,11 @@ def run(request: Request) -> Result:
     subject = subjects.opened(request.model, request.host, request.given)
     found = compare(subject, request.options, request.runs)
     classes = top_classes(subject.real(found.outputs), names) if names else []
+    if names and not classes:
+        raise BadInput(
+            f"{request.labels} has {len(names)} labels, and no output of the model has one score "
+            "for each."
+        )
     here, there = (None, found) if isinstance(subject, onnx.OnnxModel) else (found, None)
     guessed = request.given.image is not None and not request.named and takes_floats(subject)
     return Result(request.model.name, here, there, classes, guessed=guessed)

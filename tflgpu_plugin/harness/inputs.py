@@ -37,7 +37,7 @@ def one_line(error: Exception) -> str:
 def unread(error: Exception) -> str:
     """Returns why numpy cannot read a file. For what is none of its files, or holds objects, numpy
     advises to unpickle it, which runs the code in it."""
-    return "it is no array of numpy's" if "pickle" in str(error) else one_line(error)
+    return "it is not an array in numpy's format" if "pickle" in str(error) else one_line(error)
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,13 @@ def make(details: list[dict[str, Any]], given: Given) -> list[Array]:
         else:
             values.append(_seeded(random, name, shape, dtype))
     if not used:
+        pictures = {str(detail["name"]) for detail in details if is_image(detail["shape"])}
+        taken = [name for name in given.files if name in pictures]
+        if taken:
+            raise BadInput(
+                f"The input {taken[0]}, which takes a picture, has its values from --input: leave "
+                "that or the image out."
+            )
         shapes = ", ".join(str(list(detail["shape"])) for detail in details)
         raise BadInput(
             f"The model takes no picture (its inputs are {shapes}); leave the image out."

@@ -41,6 +41,7 @@ ELEMENTS = {  # numbers in the format
 FOLDER = "session.model_external_initializers_file_folder_path"
 ERRORS, FATAL = 3, 4  # log levels
 DAMAGED = "It is not an ONNX model, or it is damaged or cut short; fetch the file again."
+UNREADABLE = ("INVALID_PROTOBUF", "No graph was found in the protobuf")
 KERNEL_TIME = "_kernel_time"  # at the end of the name of an event for a node
 PROGRAM = """\
 import onnxruntime
@@ -93,8 +94,7 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
     try:
         opened = session(model)
     except Exception as error:  # onnxruntime's exceptions have no common class
-        hint = f" {DAMAGED}" if "INVALID_PROTOBUF" in str(error) else ""
-        raise BadInput(f"{HOST} cannot read {path}: {error}{hint}") from error
+        raise BadInput(f"{HOST} cannot read {path}: {error}{_hint(error)}") from error
     found = []
     for value in opened.get_inputs():
         kind = value.type.removeprefix("tensor(").removesuffix(")")
@@ -325,7 +325,13 @@ def session(
     except Exception as error:
         if options is None or isinstance(error, ValueError | RuntimeError):
             raise
-        raise ValueError(f"{HOST} cannot make a session of {model.name}: {error}") from error
+        said = f"{HOST} cannot make a session of {model.name}: {error}{_hint(error)}"
+        raise ValueError(said) from error
+
+
+def _hint(error: Exception) -> str:
+    """Returns what else to say of a file that onnxruntime cannot read as a model, or ""."""
+    return f" {DAMAGED}" if any(text in str(error) for text in UNREADABLE) else ""
 
 
 def report(session: Any) -> Report:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tflgpu_plugin import native, switches, threads
+from tflgpu_plugin import native, switches, threads, trusted
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.native import dxc
 from tflgpu_plugin.options import meant, shown
@@ -55,6 +55,14 @@ INSTALL_HINT = "No usable GPU adapter was found. " + _DRIVERS.get(
 )
 
 
+def hint() -> str:
+    """Returns INSTALL_HINT, after it the variable that chooses the Vulkan drivers, if one does."""
+    for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        if trusted.variable(name):
+            return f"{INSTALL_HINT} {name} is set: only the Vulkan drivers that it names are used."
+    return INSTALL_HINT
+
+
 def adapters() -> list[AdapterInfo]:
     """Returns all usable adapters, the best first (discrete, integrated, other, software; Vulkan
     before other backends of the same adapter)."""
@@ -82,7 +90,7 @@ def select(wanted: str | int | None = None) -> AdapterInfo:
     Raises NoAdapter with a sentence."""
     found = adapters()
     if not found:
-        raise NoAdapter(INSTALL_HINT)
+        raise NoAdapter(hint())
     if wanted is None or wanted == "":
         return found[0]
     text = str(wanted).lower()
@@ -122,7 +130,7 @@ def enumerated() -> list[AdapterInfo]:
     if dxc.lists_d3d12() and asks_d3d12(found):
         found += _looked_up(native.d3d12_adapters, failures)
     if failures and not found:
-        raise NoAdapter(f"{INSTALL_HINT} ({failures[0]})") from failures[0]
+        raise NoAdapter(f"{hint()} ({failures[0]})") from failures[0]
     return best_first([info for info in found if info.backend in BACKENDS.values()])
 
 
