@@ -294,6 +294,15 @@ def test_defects_have_tracebacks_only_where_they_are_asked_for(tmp_path: Path) -
         assert ("Traceback" in done.stderr) == traceback, (value, done.stderr)
 
 
+@pytest.mark.adapter
+@pytest.mark.parametrize("command", ["check", "kernels", "info"])
+def test_a_switch_is_told_of_also_where_a_command_is_silent(command: str, models: Path) -> None:
+    words = [command] if command == "info" else [command, str(models / "m.onnx")]
+    done = subprocess.run([*TFLGPU, *words], env=os.environ | {"TFLGPU_NO_CACHE": "maybe"},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.stderr.count("TFLGPU_NO_CACHE is 'maybe', which has no effect.") == 1
+
+
 @pytest.mark.parametrize(
     ("value", "kept"), [("0", True), ("false", True), ("maybe", True), ("1", False), ("YES", False)]
 )

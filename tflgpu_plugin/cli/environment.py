@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tflgpu_plugin import options
+from tflgpu_plugin import options, switches
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,14 @@ VARIABLES = tuple(
 def current() -> list[tuple[Variable, str | None]]:
     """Returns each variable with its value, None where it is not set."""
     return [(variable, os.environ.get(variable.name)) for variable in VARIABLES]
+
+
+def tell_unknown_values() -> None:
+    """Warns of switches that are set to a value that is not known."""
+    switches.debugging()
+    for variable in VARIABLES:
+        if variable.values == "1":
+            switches.on(variable.name)
 
 
 def unknown() -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from tflgpu_plugin import cli, log
+from tflgpu_plugin.cli import environment
 from tflgpu_plugin.log import REPORT
 from tflgpu_plugin.switches import debugging
 
@@ -54,7 +55,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         log.enabled(log.WARNING)  # tells of a wrong TFLGPU_LOG; a command may be silent meanwhile
-        debugging()  # tells of a wrong TFLGPU_DEBUG
+        environment.tell_unknown_values()
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
