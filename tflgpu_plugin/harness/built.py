@@ -12,6 +12,11 @@ from tflgpu_plugin.ir import Dispatch, Graph
 
 Built = list[tuple[Partition, Instance]]  # in the order of their building
 NOTHING = "No node of this model runs on the GPU; `tflgpu check` gives the reasons."
+COMPILED = "EPContext"  # the operator that holds plans in the place of nodes
+NOT_COMPILED = (
+    "This is a compiled model (EPContext): it has plans in the place of nodes, and only sessions "
+    "and `tflgpu check` read it. Use the model from which it was compiled."
+)
 ELSEWHERE = (
     "The GPU could not do this run of the model, so that the host's own kernels did all of it; "
     "a warning says why."
@@ -40,11 +45,12 @@ def _copied(graph: Graph) -> Graph:
 
 def placed(built: Built, report: Report) -> list[tuple[int, Partition, Instance]]:
     """Returns (number in the report, partition, instance) for each partition of a report. Raises
-    RuntimeError if the report has no partition that was built."""
+    RuntimeError if the report has no partition that was built, or is that of a compiled model."""
     numbers = {one.key: one.number for one in report.partitions}
     found = [(numbers[one.number], one, made) for one, made in built if one.number in numbers]
     if not found:
-        raise RuntimeError(NOTHING)
+        compiled = any(node.op.endswith(COMPILED) for node in report.nodes)
+        raise RuntimeError(NOT_COMPILED if compiled else NOTHING)
     return sorted(found, key=lambda each: each[0])
 
 

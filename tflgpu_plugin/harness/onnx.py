@@ -15,6 +15,7 @@ import numpy as np
 import tflgpu_plugin
 from tflgpu_plugin.frontend.reports import Report
 from tflgpu_plugin.harness import inputs, parts, protobuf, protobuf_part
+from tflgpu_plugin.harness.built import COMPILED, NOT_COMPILED
 from tflgpu_plugin.harness.compare import (
     FASTEST,
     ONE_SET,
@@ -42,6 +43,10 @@ FOLDER = "session.model_external_initializers_file_folder_path"
 ERRORS, FATAL = 3, 4  # log levels
 DAMAGED = "It is not an ONNX model, or it is damaged or cut short; fetch the file again."
 UNREADABLE = ("INVALID_PROTOBUF", "No graph was found in the protobuf")
+NO_KERNEL = (
+    "Neither onnxruntime's CPU provider nor the plugin has a kernel for this operator in the "
+    "model's types; where these are bfloat16, convert its inputs to float32 with a Cast."
+)
 KERNEL_TIME = "_kernel_time"  # at the end of the name of an event for a node
 PROGRAM = """\
 import onnxruntime
@@ -94,6 +99,8 @@ def details(model: File, path: Path) -> list[dict[str, Any]]:
     try:
         opened = session(model)
     except Exception as error:  # onnxruntime's exceptions have no common class
+        if COMPILED in str(error):
+            raise BadInput(f"{path}: {NOT_COMPILED}") from error
         raise BadInput(f"{HOST} cannot read {path}: {error}{_hint(error)}") from error
     found = []
     for value in opened.get_inputs():
@@ -325,12 +332,28 @@ def session(
     except Exception as error:
         if options is None or isinstance(error, ValueError | RuntimeError):
             raise
-        said = f"{HOST} cannot make a session of {model.name}: {error}{_hint(error)}"
+        told = _on_cpu(model) or error  # which names the node that nothing runs
+        said = f"{HOST} cannot make a session of {model.name}: {told}{_hint(told)}"
         raise ValueError(said) from error
 
 
+def _on_cpu(model: File) -> Exception | None:
+    """Returns onnxruntime's error if the CPU provider alone lacks a kernel for a model, too."""
+    try:
+        session(model)
+    except Exception as error:  # onnxruntime's exceptions have no common class
+        return error if _lacks_kernel(error) else None
+    return None
+
+
+def _lacks_kernel(error: Exception) -> bool:
+    return "NOT_IMPLEMENTED" in str(error) and COMPILED not in str(error)
+
+
 def _hint(error: Exception) -> str:
-    """Returns what else to say of a file that onnxruntime cannot read as a model, or ""."""
+    """Returns what else to say of a model that onnxruntime cannot read or run, or ""."""
+    if _lacks_kernel(error):
+        return f". {NO_KERNEL}"
     return f" {DAMAGED}" if any(text in str(error) for text in UNREADABLE) else ""
 
 
