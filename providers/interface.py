@@ -6,7 +6,7 @@ hosts with native code) callbacks, records and reports. Hosts use these names th
 
 from __future__ import annotations
 
-from tflgpu_plugin import log, native, threads
+from tflgpu_plugin import log, native, switches, threads
 from tflgpu_plugin.engine import Claim, Instance, Partition, rebuild_partition
 from tflgpu_plugin.errors import BuildError, HostError, ImpossibleShapes, Unsupported
 from tflgpu_plugin.frontend import callbacks, messages, stored_shapes
@@ -120,6 +120,7 @@ __all__ = [
     "select",
     "shaped",
     "stored_shapes",
+    "switches",
     "symbols",
     "threads",
     "truth",

@@ -26,6 +26,7 @@ from tflgpu_plugin.options import OptionError, parse, shown
 from tflgpu_plugin.registry import Once, Registry
 
 VARIABLE = "TFLGPU_PREFER"
+OFF = ("", "0")
 SUMMARY = "TFLGPU_PREFER_SUMMARY"  # text, json or off
 
 
@@ -145,7 +146,7 @@ def current() -> Preference | None:
     with _lock:
         if _active:
             return _active[-1]
-        return None if trusted.variable(VARIABLE).lower() in switches.OFF else _of_environment()
+        return None if trusted.variable(VARIABLE) in OFF else _of_environment()
 
 
 @contextmanager
@@ -174,7 +175,7 @@ def imported(name: str, enabled: bool = False) -> None:
     switched its provider on."""
     if enabled:
         _enabled.put(name, True)
-    if _active or _enabled.get(name) or trusted.variable(VARIABLE).lower() not in switches.OFF:
+    if _active or _enabled.get(name) or trusted.variable(VARIABLE) not in OFF:
         _wrap(name)
 
 
@@ -268,7 +269,7 @@ def _options(text: str) -> dict[str, str]:
     """Returns the options in the variable: none for 1, or those of a JSON object. Raises
     OptionError."""
     try:
-        given = {} if text.lower() in switches.ON else json.loads(text)
+        given = {} if text == "1" else json.loads(text)
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):

@@ -10,8 +10,17 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tflgpu_plugin import providers, switches
-from tflgpu_plugin.providers import AdapterInfo, NoAdapter, Once, Report, log, native, threads
+from tflgpu_plugin import providers
+from tflgpu_plugin.providers import (
+    AdapterInfo,
+    NoAdapter,
+    Once,
+    Report,
+    log,
+    native,
+    switches,
+    threads,
+)
 
 from . import ep, sessions
 from .names import DROPPED, EP_NAME, INSTALL, LIBRARY_NAME, PREFIX

@@ -266,6 +266,7 @@ def test_a_log_level_that_does_not_exist(command: str) -> None:
     assert done.returncode == 0 and done.stderr.count("TFLGPU_LOG is 'loud'. It takes: debug,") == 1
 
 
+@pytest.mark.adapter
 @pytest.mark.parametrize("command", ["check", "compare"])
 def test_an_onnx_file_that_is_cut_short(command: str, models: Path, tmp_path: Path) -> None:
     whole = (models / "m.onnx").read_bytes()
