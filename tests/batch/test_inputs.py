@@ -123,6 +123,11 @@ def test_arrays_of_several_inputs(tmp_path: Path) -> None:
     np.savez(path, x=np.ones((3, 4, 6, 3), np.float32), n=np.arange(8).reshape(4, 2))
     with pytest.raises(BadInput, match="numbers of samples: 3 of serving_default_x:0, 4 of n"):
         read(path, *both)
+    for one in (np.arange(2), np.arange(2).reshape(1, 2)):
+        np.savez(path, x=np.ones((3, 4, 6, 3), np.float32), n=one)
+        assert sources.source_of(path, signature(*both)).rows is None
+        with pytest.raises(BadInput, match="numbers of samples: 3 of serving_default_x:0, 1 of n"):
+            read(path, *both)
     np.savez(path, y=np.ones((4, 6, 3), np.float32), n=np.arange(2))
     with pytest.raises(BadInput, match="input serving_default_x:0: it has y, n"):
         read(path, *both)

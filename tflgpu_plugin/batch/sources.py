@@ -153,9 +153,11 @@ def _rows_of_npz(path: Path, signature: Signature) -> int | None:
 def require_as_many(signature: Signature, shapes: Sequence[Sequence[int]]) -> None:
     """Raises BadInput where the arrays of the inputs hold different numbers of samples."""
     pairs = zip(signature.inputs, shapes, strict=True)
-    counts = {one.name: rows for one, shape in pairs if (rows := _rows(one, shape)) is not None}
+    counts = {one.name: _rows(one, shape) for one, shape in pairs
+              if one.fits(shape) or one.fits(shape[1:])}  # fmt: skip
     if len({*counts.values()}) > 1:
-        listed = ", ".join(f"{rows} of {name}" for name, rows in counts.items())
+        each = ((1 if rows is None else rows, name) for name, rows in counts.items())
+        listed = ", ".join(f"{rows} of {name}" for rows, name in each)
         raise BadInput(f"its arrays have different numbers of samples: {listed}")
 
 
