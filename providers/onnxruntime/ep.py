@@ -148,9 +148,11 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
     if taken.repeated and batched_handlers.reduces_rows(taken, TABLE):
         level.decide({node.id: batched_loop.AT_ONCE for node in taken.nodes})
         return
-    messages.warn_of_unknown_exclusions(
-        session.options.exclude, level.nodes, tuple(ops.HOST_OPS), session.logged
-    )
+    if not taken.parent:  # the host has passed its bodies before
+        named = [node for one in (*session.graphs, level) for node in one.nodes]
+        messages.warn_of_unknown_exclusions(
+            session.options.exclude, named, tuple(ops.HOST_OPS), session.logged
+        )
     reading = providers.symbols.opened(taken, TABLE, providers.judge(session.options))
     grouping = Grouping(taken, reading, reading.dynamic)
     claim = providers.claim(

@@ -64,6 +64,14 @@ class Host:
         found = self.get(function, subject, "const char **")
         return self.ffi.string(found).decode(errors="replace") if found else ""
 
+    def type_of(self, value: Any) -> Any:
+        """Returns the type of a value (tgo_type *), None where the host does not know it yet: it
+        passes graphs with the nodes of a function before it derives their types."""
+        try:
+            return self.get(self.api.get_type, value, "const tgo_type **")
+        except HostError:
+            return None
+
     def path(self, found: Any) -> str:
         """Returns the path at pointer `found` as a string: it points to wide characters on Windows,
         to bytes in the file system's encoding elsewhere."""

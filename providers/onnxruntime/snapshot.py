@@ -215,7 +215,7 @@ class _Reader:
             tensor = host.get(api.get_initializer, handle, "const tgo_value **")
             data = host.data(tensor) if tensor else None
             self._note_origin(name, handle)
-        kind = host.get(api.get_type, handle, "const tgo_type **")
+        kind = host.type_of(handle)
         if not kind or host.get(api.get_type_kind, kind, "int *") != TENSOR:
             return Value(name, "", None)
         info = host.get(api.cast_to_tensor_info, kind, "const tgo_tensor_info **")

@@ -332,3 +332,17 @@ def test_the_condition_of_a_branch_that_a_run_decides_stays_on_the_cpu() -> None
     feeds = [{"x": m.values(2, 3), "rate": np.array(rate)} for rate in (16_000, 8_000, 16_000)]
     placed = checked(data, *feeds)
     assert (placed["Equal"], placed["Tanh"], placed["Sigmoid"]) == ("cpu", "gpu", "gpu")
+
+
+def test_names_to_exclude_may_be_in_any_graph(capfd: pytest.CaptureFixture[str]) -> None:
+    """onnxruntime passes bodies before the graph around them."""
+    inside = {
+        f"{name}_branch": graph([m.node(op, ["t"], [name])], [], [info(name, SHAPE)])
+        for name, op in (("then", "Exp"), ("else", "Relu"))
+    }
+    nodes = [m.node("Tanh", ["x"], ["t"]), m.node("If", ["c"], ["y"], **inside)]
+    data = m.model(nodes, {"x": SHAPE, "c": ()}, {"y": SHAPE}, kinds={"c": np.bool_})
+    session = m.session(data, exclude="t,then,none", force=1)
+    (said,) = (line for line in capfd.readouterr().err.splitlines() if "exclude" in line)
+    assert "the option exclude names 'none', which is neither" in said
+    assert m.places(session) == {"Tanh": "cpu", "If": "cpu", "Exp": "cpu", "Relu": "gpu"}

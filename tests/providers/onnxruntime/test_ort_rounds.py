@@ -135,6 +135,34 @@ def test_functions_around_and_in_the_branches_of_an_if(ahead: str, options: dict
     assert all(one.live for one in report.partitions)
 
 
+@AHEAD
+def test_nodes_of_functions_whose_types_are_not_known_yet(
+    ahead: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """onnxruntime passes a graph in whose branch it has just replaced a call."""
+    from onnx import helper
+
+    def branch(name: str, *inside: Any) -> Any:
+        return helper.make_graph(inside, name, [], [helper.make_tensor_value_info(name, 1, SHAPE)])
+
+    nodes = [
+        call("F", "x", "r"),
+        m.node("ReduceSum", ["r"], ["n"], keepdims=0),
+        m.node("Cast", ["n"], ["c"], to=9),
+        m.node(
+            "If", ["c"], ["y"],
+            then_branch=branch("t", call("F", "r", "t")),
+            else_branch=branch("e", m.node("Relu", ["r"], ["e"])),
+        ),
+    ]  # fmt: skip
+    small = [m.node("Sigmoid", ["a"], ["s"]), m.node("Tanh", ["s"], ["b"])]
+    session = opened(model(nodes, [("F", small)]), ahead, {"force": "1"})
+    assert "nothing of this model" not in capfd.readouterr().err
+    report = tflgpu_plugin.report(session)
+    wanted = "Sigmoid Tanh ReduceSum Cast If Sigmoid Tanh Relu"
+    assert Counter(node.op for node in report.nodes) == Counter(wanted.split())
+
+
 def test_partitions_of_earlier_rounds_hold_no_memory() -> None:
     session = opened(model(TWICE, [("F", PRODUCT)]), "0", {"force": "1"})
     report = tflgpu_plugin.report(session)
