@@ -50,10 +50,8 @@ def root_handlers() -> Iterator[None]:
 
 @cache
 def generators(module: ModuleType) -> list[np.random.Generator]:
-    """Returns the random generators of a test module and of the support modules that it uses."""
-    used = {getattr(value, "__module__", None) or getattr(value, "__name__", "")
-            for value in vars(module).values()}  # fmt: skip
-    support = [sys.modules[name] for name in used if str(name).startswith("tests.support.")]
+    """Returns the random generators of a test module and of the support modules."""
+    support = [held for name, held in sys.modules.items() if name.startswith("tests.support.")]
     return [value for each in (module, *support) for value in vars(each).values()
             if isinstance(value, np.random.Generator)]  # fmt: skip
 

@@ -72,8 +72,9 @@ def last(graphs: Sequence[Level], bodies: int) -> tuple[list[Level], list[Placed
         if number >= first:
             kept.append(one)
             continue
-        used = [placed for placed in one.placed if _live(placed)]
-        gone += [placed for placed in one.placed if placed not in used]
+        used = list[Placed]()
+        for placed in one.placed:
+            (used if _live(placed) else gone).append(placed)
         if used:
             inside = {node for placed in used for node in placed.nodes}
             nodes = [node for node in one.nodes if node.id in inside]

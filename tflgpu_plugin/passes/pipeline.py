@@ -116,7 +116,7 @@ def run(graph: Graph, target: Target | None = None) -> Graph:
 def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
     if rewrite not in LEFT_OUT:
         rewritten = rewrite(graph)
-        for node in made(graph, rewritten):
+        for node in verifier.made(graph, rewritten):
             with blaming(node):
                 if reason := ops.rows()[node.op].refuse(rewritten, node, target):
                     raise Unsupported(reason)
@@ -126,7 +126,7 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
         if rewritten is graph:
             return graph
         verify(rewritten)
-        if any(_refused(rewritten, node, target) for node in made(graph, rewritten)):
+        if any(_refused(rewritten, node, target) for node in verifier.made(graph, rewritten)):
             return graph
     except Exception as error:  # a defect of ours must not take the host down
         if any(map(is_symbolic, (tensor.shape for tensor in graph.tensors.values()))):
@@ -134,14 +134,6 @@ def _applied(rewrite: Rewrite, graph: Graph, target: Target) -> Graph:
         log.say(f"tflgpu: {defect(error, f'The pass {rewrite.__name__}')} It is left out.")
         return graph
     return rewritten
-
-
-def made(before: Graph, after: Graph) -> list[Node]:
-    """Returns the nodes that are in `after` only."""
-    if after is before:
-        return []
-    known = {*map(id, before.nodes)}
-    return [node for node in after.nodes if id(node) not in known]
 
 
 def _refused(graph: Graph, node: Node, target: Target) -> bool:

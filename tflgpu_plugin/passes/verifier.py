@@ -99,13 +99,18 @@ def check_quantization(before: Graph, after: Graph) -> None:
 def check_refusals(before: Graph, after: Graph) -> None:
     """Raises ValueError when a new node is one that its op refuses: its kernel would compute
     something else."""
-    known = {*map(id, before.nodes)}
-    for node in after.nodes:
+    for node in made(before, after):
         row = ops.row(node.op)
-        if row is None or id(node) in known:
-            continue
-        if reason := row.refuse(after, node, Target()):
+        if row is not None and (reason := row.refuse(after, node, Target())):
             raise ValueError(f"{_named(node)} is refused: {reason}")
+
+
+def made(before: Graph, after: Graph) -> list[Node]:
+    """Returns the nodes that are in `after` only."""
+    if after is before:
+        return []
+    known = {*map(id, before.nodes)}
+    return [node for node in after.nodes if id(node) not in known]
 
 
 def _elements(tensor: Tensor) -> tuple[str, str, int]:
