@@ -40,13 +40,17 @@ class Compiler:
         given = (ctypes.c_wchar_p * len(arguments))(*arguments)
         text, made = _Text(hlsl, len(hlsl), UTF8), ctypes.c_void_p()
         kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, *(ctypes.c_void_p,) * 3)
-        _call(self._compiler, FIRST, *kinds)(
-            self._compiler, ctypes.addressof(text), ctypes.addressof(given), len(arguments), None,
-            ctypes.addressof(_id(RESULT)), ctypes.addressof(made),
+        # Arguments are objects, not their addresses: a call keeps its arguments, while the object
+        # at an address may be freed before the call.
+        failed = _call(self._compiler, FIRST, *kinds)(
+            self._compiler, ctypes.byref(text), given, len(arguments), None,
+            _id(RESULT), ctypes.byref(made),
         )  # fmt: skip
+        if failed or not made:
+            return f"the compiler returns {failed & 0xFFFFFFFF:#x} and no result"
         status, errors = ctypes.c_int(), ctypes.c_void_p()
-        _call(made, FIRST, ctypes.c_void_p)(made, ctypes.addressof(status))
-        _call(made, FIRST + 2, ctypes.c_void_p)(made, ctypes.addressof(errors))
+        _call(made, FIRST, ctypes.c_void_p)(made, ctypes.byref(status))
+        _call(made, FIRST + 2, ctypes.c_void_p)(made, ctypes.byref(errors))
         told = _content(errors) if errors else ""
         for each in (errors, made):
             if each:

@@ -33,7 +33,8 @@ def use() -> None:
             f"This version of litert-lm-api takes no other accelerator: {error}"
         ) from error
     ours = ctypes.CDLL(str(native.library_path()))
-    accelerator.value = ctypes.addressof(ctypes.c_char.in_dll(ours, "LiteRtAcceleratorImpl"))
+    place = ctypes.byref(ctypes.c_char.in_dll(ours, "LiteRtAcceleratorImpl"))
+    accelerator.value = ctypes.cast(place, ctypes.c_void_p).value
     for sampler in samplers:
         sampler.value = None
 
