@@ -44,11 +44,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Lines that say what got worse, what got better, and which models are new."""
+    """Lines that say what got worse, what got better, and which rows are new; and the command that
+    records them."""
 
     worse: tuple[str, ...]
     better: tuple[str, ...]
     new: tuple[str, ...]
+    again: str = 'make exported ARGS="--record"'
 
     def __str__(self) -> str:
         """Returns the sections that have lines, each with its heading, and then what to do."""
@@ -61,7 +63,7 @@ class Comparison:
         for title, some in sections.items():
             lines += [f"{title}:", *(f"  {one}" for one in some)] if some else []
         if self.better or self.new:
-            lines.append('To record this, run: make exported ARGS="--record"')
+            lines.append(f"To record this, run: {self.again}")
         return "\n".join(lines or ["Everything is as recorded."])
 
 

@@ -7,7 +7,10 @@ both with one list of kernels, and compiles every N-th for D3D12.
 
 python -m benchmarks.compiled estimates: predicts by a model the time of the seeded networks in
 ours, in ncnn and in onnxruntime's WebGPU provider; with --models, of TFLite and ONNX models in ours
-and, where an .npz beside an ONNX model has its inputs, in the latter."""
+and, where an .npz beside an ONNX model has its inputs, in the latter.
+
+python -m benchmarks.compiled recorded: compares estimates of ours with those that recorded.json
+holds, and fails where one is slower; --record writes them there."""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.compiled import models, translated
+from benchmarks.compiled import models, recorded, translated
 from benchmarks.compiled.amd import FAMILIES
 from benchmarks.compiled.cost import Code
 from benchmarks.compiled.driver import compiled, look
@@ -217,7 +220,7 @@ def _kernels(found: Estimate, most: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compiled", description=__doc__)
-    parser.add_argument("what", choices=("check", "translated", "estimates"))
+    parser.add_argument("what", choices=("check", "translated", "estimates", "recorded"))
     parser.add_argument(
         "--gpus", nargs="+", choices=[*MODELS], metavar="NAME", help="as Mesa calls them"
     )
@@ -235,6 +238,7 @@ def main() -> int:
     parser.add_argument(
         "--ops", nargs="+", choices=OPS, default=OPS, metavar="FAMILY", help="only these"
     )
+    parser.add_argument("--record", action="store_true", help="keep what is found as the table")
     parser.add_argument("--models", nargs="+", type=Path, help="TFLite and ONNX files")
     parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=[*PEERS], metavar="NAME")
     given = parser.parse_args()
@@ -245,6 +249,8 @@ def main() -> int:
             told = partial(_kernels, most=given.top)
             tuning = dict(given.against or ())
             return models.table(given.models, given.gpus, given.peers, told, tuning)
+        if given.what == "recorded":
+            return recorded.check(given.gpus, given.record)
         if given.what == "translated":
             return translated.check(of_cases(), given.sample)
         return check(given) if given.what == "check" else table(given)

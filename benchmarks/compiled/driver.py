@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks import layers
 from benchmarks.compiled import shim
@@ -71,11 +72,20 @@ def environment(gpu: str, folder: Path, *above: Path) -> dict[str, str]:
     return found | {"MESA_SHADER_CACHE_DISABLE": "true", "TFLGPU_NO_CACHE": "1"}
 
 
+def compiler(gpu: str) -> str:
+    """Returns the package of Mesa that compiles for a GPU, with its version. Raises Unavailable."""
+    return shim.package() if gpu in DEVICES else str(_null_devices().package)
+
+
 def _null_device(family: str) -> dict[str, str]:
+    found: dict[str, str] = _null_devices().environment()
+    return found | {"RADV_FORCE_FAMILY": family}
+
+
+def _null_devices() -> Any:
+    """Returns the driver, of the class Driver of the folder tools. Raises Unavailable."""
     drivers, archive = layers.tools()
     try:
-        driver = drivers.null_devices()
+        return drivers.null_devices()
     except archive.Unavailable as error:
         raise Unavailable(f"AMD's compiler is missing: {error}") from error
-    found: dict[str, str] = driver.environment()
-    return found | {"RADV_FORCE_FAMILY": family}

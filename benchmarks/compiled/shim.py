@@ -47,6 +47,11 @@ def command(wanted: list[str]) -> list[str]:
     return [str(loader), "--library-path", str(libraries), *wanted]
 
 
+def package() -> str:
+    """Returns Mesa's package with its version. Raises Unavailable."""
+    return (_mesa()[0] / "package.txt").read_text()
+
+
 def _mesa() -> tuple[Path, Path]:
     drivers, archive = layers.tools()
     try:
