@@ -127,6 +127,7 @@ NODES = [
           cell_clip=0.5, projection_clip=0.3, time_axis=1, reverse=True),
     layer("cell_clip", "lstm", 4, 2, 6, cell_clip=0.25),
     layer("gate_clip", "lstm", 4, 2, 6, gate_clip=0.5),
+    layer("gate_clip_peephole", "lstm", 4, 2, 6, (peepholes(6),), gate_clip=0.5),
     layer("saturated", "lstm", 4, 2, 6, scale=30.0),
     *(stored(f"stored_{n}", n) for n in (1, 4, 7, 18)),
     *(stored(f"stored_bits_{bits}", 6, bits) for bits in (0, 1, 6)),

@@ -126,6 +126,7 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
         return _integers(z, r, h, c, numbers, stored, time_axis, reverse)
 
     def function(which: Any, v: Array, gate: str) -> Array:
+        v = _cut(v, gate_clip)
         if norm is not None:
             scale, start = (np.split(part, len(gates))[gates.index(gate)] for part in norm)
             v = _normal(v) * scale + start
@@ -135,7 +136,7 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
     holes = np.zeros((3, c.shape[1])) if peephole is None else peephole
     results: dict[int, Array] = {}
     for t in order:
-        parts = np.split(_cut(moved[t] + h @ r.T, gate_clip), len(gates), axis=1)
+        parts = np.split(moved[t] + h @ r.T, len(gates), axis=1)
         part = dict(zip(gates, parts, strict=True))
         forget = function(gated, part["f"] + holes[1] * c, "f")
         enter = 1 - forget

@@ -56,10 +56,12 @@ var<workgroup> unprojected: array<vec4f, {{ slices }}>;
 fn entered(b: u32, t: u32, row: u32) -> f32 {
   return load_z((b * p.z_batch + t * p.z_step + (row / 4u) * p.z_slice) * 4u + row % 4u);
 }
-fn gate(number: u32, q: u32) -> vec4f {
+fn limited(v: vec4f) -> vec4f { return cut(v, -p.gate_clip, p.gate_clip); }
+fn sum_of(number: u32, q: u32) -> vec4f {
   let at = number * p.units + 4u * q;
-  return cut(vec4f(gates[at], gates[at + 1u], gates[at + 2u], gates[at + 3u]), -p.gate_clip, p.gate_clip);
+  return vec4f(gates[at], gates[at + 1u], gates[at + 2u], gates[at + 3u]);
 }
+fn gate(number: u32, q: u32) -> vec4f { return limited(sum_of(number, q)); }
 {% if stored %}
 // `EvalInteger8x8_16` of tensorflow/lite/kernels/lstm_eval.cc: everything is an integer. `hidden` is relative to its zero point.
 fn stored_gate(b: u32, t: u32, row: u32, sum: f32) -> f32 {
@@ -130,11 +132,11 @@ fn rectified(v: vec4f) -> vec4f { return keep_nan(v, max(v, vec4f(0.0))); }
 {% endif %}
 {% if cell == "lstm" and not stored %}
 fn leaving(q: u32, state: vec4f) -> vec4f {
-  var to_leave = gate(p.leave, q);
+  var to_leave = sum_of(p.leave, q);
 {% if peephole and not normalized %}
   to_leave += load_extra(2u * p.unit_slices + q) * state;
 {% endif %}
-  return {{ gate_function }}(to_leave) * {{ state_function }}(state);
+  return {{ gate_function }}(limited(to_leave)) * {{ state_function }}(state);
 }
 {% endif %}
 
@@ -165,7 +167,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     for (var row = p.straight + thread; row < p.rows; row += THREADS) {
       var a = load_bias({{ "second * p.units + " if both }}row - p.straight);
 {{ add_products("hidden") -}}
-      let reset = {{ gate_function }}(vec4f(cut(vec4f(gates[row - p.units]), -p.gate_clip, p.gate_clip))).x;
+      let reset = {{ gate_function }}(limited(vec4f(gates[row - p.units]))).x;
       gates[row] = entered(b, t, row) + reset * a;
     }
 {% else %}
@@ -187,19 +189,19 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if stored %}
       let state = stored_state(vec4i(before), gate(p.forget, q), gate(0u, q), gate(p.cell, q));
 {% else %}
-      var to_forget = gate(p.forget, q);
+      var to_forget = sum_of(p.forget, q);
 {% if peephole and not normalized %}
       to_forget += load_extra(p.unit_slices + q) * before;
 {% endif %}
-      let kept = {{ gate_function }}(to_forget);
+      let kept = {{ gate_function }}(limited(to_forget));
 {% if coupled %}
       let taken = vec4f(1.0) - kept;
 {% else %}
-      var to_enter = gate(0u, q);
+      var to_enter = sum_of(0u, q);
 {% if peephole and not normalized %}
       to_enter += load_extra(q) * before;
 {% endif %}
-      let taken = {{ gate_function }}(to_enter);
+      let taken = {{ gate_function }}(limited(to_enter));
 {% endif %}
       let content = {{ content_function }}(gate(p.cell, q));
       let state = cut(kept * before + taken * content, -p.cell_clip, p.cell_clip);

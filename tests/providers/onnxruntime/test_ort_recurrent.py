@@ -130,6 +130,8 @@ def test_clip(op: str) -> None:
     compared(layer(op, clip=0.2))
     if op == "GRU":
         compared(layer(op, clip=0.2, linear_before_reset=1))
+    if op == "LSTM":  # what peepholes add is limited, too
+        compared(layer(op, ("B", "P"), clip=0.2))
 
 
 def test_options_of_a_gru() -> None:
