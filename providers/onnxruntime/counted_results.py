@@ -7,12 +7,13 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, MAX_FLOAT32, asks, integer, larger, needs, smaller
+from tflgpu_plugin.ir import COUNTS, INT32, MAX_FLOAT32, asks, integer, larger, needs, smaller
 from tflgpu_plugin.ops import detection
 from tflgpu_plugin.providers import Builder, counts
 
-from . import narrow_integers
+from . import indexing, narrow_integers
 from .rearranging import joined, part, parts
+from .rows import operand
 
 SMALLEST = 2.0**-126  # kernels compare overlaps with this instead of 0
 MOST_SORTED = 4096  # elements; sorting more takes longer than on the host
@@ -235,6 +236,48 @@ def choice(e: Builder) -> bool:
         return False
     fits = not e.known(e.get(3)) or 0 <= e.scalar(3, "", 0.0) <= 1
     return fits and detection.visits(boxes[1], _each(e)) <= detection.MAX_VISITS
+
+
+def within(e: Builder, axis: int, rank: int) -> int:
+    """Returns bools that tell which places along `axis` are below the count that the node keeps, as
+    a tensor of this rank in which the other axes have extent 1."""
+    assert e.count is not None
+    places = e.counting(counts.bound(e))
+    found = e.add("less", places, e.reshape(e.count, (1,)), dtype="bool")
+    return e.reshape(found, [-1 if k == axis else 1 for k in range(rank)])
+
+
+def picked(e: Builder) -> int:
+    """Builds GatherElements. Indices beyond the count of a run pick the first element, since they
+    are arbitrary, and one out of range fails the run."""
+    index = operand(e, "index", e.x(1))
+    if e.count is not None:
+        axis = e.counted_axis(1)
+        assert axis is not None
+        index = e.add("where", within(e, axis, e.rank()), index, e.index([0]), dtype="i32")
+    given = e.x(), index
+    return e.add("gather_elements", *given, axis=e.attribute("axis", 0), wraps=True, raises=True)
+
+
+def scattered(e: Builder) -> int:
+    """Builds ScatterND. Of counted updates only those before the count are written; indices count
+    from the end of the data, which may be counted, too."""
+    axis = e.counted_axis(1)
+    if e.count is None or axis is None:
+        return indexing.updated(e)
+    index, ends = operand(e, "index", e.x(1)), [e.index([n]) for n in e.shape()]
+    if (end := e.counted_axis()) is not None:
+        ends[end] = e.reshape(e.count, (1,))
+    limits = joined(e, ends[: e.shape(index)[-1]])
+    zero, most, none = (e.index([n]) for n in (0, INT32.max, -1))
+    below = e.add("less", index, zero, dtype="bool")
+    index = e.add("where", below, e.add("add", index, limits), index, dtype="i32")
+    fits = [e.add("greater_equal", index, zero, dtype="bool"),
+            e.add("less", index, limits, dtype="bool")]  # fmt: skip
+    index = e.add("where", e.add("logical_and", *fits), index, most, dtype="i32")
+    index = e.add("where", within(e, axis, e.rank(index)), index, none, dtype="i32")
+    how = e.text("reduction", "none")
+    return e.add("scatter_nd", e.x(), index, e.x(2), reduction=how, wraps=False, raises="above")
 
 
 def among_counted(e: Builder) -> int | None:

@@ -100,14 +100,16 @@ class Grouping:
         return [group for group in groups if group]
 
     def _keeping_nodes(self) -> set[int]:
-        """Returns the nodes that keep a count. Shape arithmetic is among them only with all of its
-        readers, and its readers only with it, since it is in one group with them."""
+        """Returns the nodes that keep a count. Shape arithmetic that follows from it is among them
+        only with all of its readers, and its readers only with it, since it is in one group with
+        them."""
         keeping, arithmetic = {*self.reading.keeping}, self.reading.arithmetic
         readers: dict[str, set[int | None]] = {name: {None} for name in self.snapshot.outputs}
         for node in self.snapshot.nodes:
             for name in node.reads:
                 readers.setdefault(name, set()).add(node.id)
-        told = [node for node in self.snapshot.nodes if node.id in arithmetic & keeping]
+        told = [node for node in self.snapshot.nodes if node.id in arithmetic & keeping
+                and not self.reading.counted.keys().isdisjoint(node.writes)]  # fmt: skip
         together = [{node.id, *chain(*(readers.get(name, ()) for name in node.writes))}
                     for node in told]  # fmt: skip
         while split := [nodes for nodes in together if not nodes <= keeping and nodes & keeping]:

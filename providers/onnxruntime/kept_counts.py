@@ -4,6 +4,7 @@ those at other positions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tflgpu_plugin.ir import surely_equal
@@ -57,9 +58,17 @@ def squeezed(e: Builder) -> int | None:
 
 
 def sliced(e: Builder) -> int | None:
-    """The slice is of other axes."""
-    axis, (*_, axes, _) = e.counted_axis(), rearranging.edges(e)
-    return None if axis in {e.axis(one, e.rank()) for one in axes} else axis
+    """The slice is of other axes, or has all elements up to the count."""
+    axis, at = e.counted_axis(), counts.places(e, 2) if e.has(2) else []
+    if axis is None or at is None:
+        return None
+    for k, (start, end, one, step) in enumerate(zip(*rearranging.edges(e), strict=False)):
+        here = e.axis(one, e.rank()) == axis
+        last = k in at or any(surely_equal(end, most) for most in rearranging.TO_THE_END)
+        whole = last and surely_equal(start, 0) and surely_equal(step, 1)
+        if (here or k in at) and not (here and whole):
+            return None
+    return axis
 
 
 def joined(e: Builder) -> int | None:
@@ -86,13 +95,100 @@ def gathered_nd(e: Builder) -> int | None:
     return index if single and index is not None and index < e.rank(e.x(1)) - 1 else None
 
 
-def expanded(e: Builder) -> int | None:
-    """The shape has the count itself for the axis, or 1, and does not depend on it otherwise."""
+def gathered_elements(e: Builder) -> int | None:
+    """The indices are counted, and the data either not or along the same axis, on which elements
+    keep their positions."""
+    axis, data, index = e.axis(e.integer("axis"), e.rank()), e.counted_axis(), e.counted_axis(1)
+    return index if data is None or data == index != axis else None
+
+
+def scattered_nd(e: Builder) -> int | None:
+    """The indices are counted by their positions, with the updates. If the data is counted, too, it
+    is along an axis that indices address."""
+    data, index, updates = (e.counted_axis(k) for k in range(3))
+    *places, depth = e.shape(e.x(1))
+    if index is None or index != updates or index >= len(places):
+        return None
+    if data is None:
+        return counts.OWN
+    return data if data < depth else None
+
+
+def along(e: Builder) -> int | None:
+    """Another axis is normalized; before opset 13, with all axes after it."""
+    axis, newest = e.counted_axis(), e.version >= 13
+    if axis is None:
+        return None
+    first = e.axis(e.integer("axis", -1 if newest else 1), e.rank())
+    return axis if axis < first or (newest and axis != first) else None
+
+
+def summed_up(e: Builder) -> int | None:
+    """Sums run along another axis."""
+    axis = e.counted_axis()
+    if axis is None or not e.known(e.x(1)):
+        return None
+    return None if axis == e.axis(int(e.value(1).reshape(-1)[0]), e.rank()) else axis
+
+
+def reduced(e: Builder) -> int | None:
+    """The axes are named, and others."""
+    axis, axes = e.counted_axis(), e.listed("axes", 1)
+    return None if axis is None or not axes else _without(e, axis, axes)
+
+
+def argument(e: Builder) -> int | None:
+    axis = e.counted_axis()
+    return None if axis is None else _without(e, axis, [e.integer("axis")])
+
+
+def _without(e: Builder, axis: int, axes: Sequence[int]) -> int | None:
+    """Returns the axis of a result in which `axes` are reduced."""
+    gone = {e.axis(one, e.rank()) for one in axes}
+    if axis in gone:
+        return None
+    return axis if e.integer("keepdims", 1) else axis - sum(one < axis for one in gone)
+
+
+def padded(e: Builder) -> int | None:
+    """Other axes are padded."""
     axis = e.counted_axis()
     if axis is None:
         return None
-    at, wanted = counts.places(e, 1, e.shape()[axis]), e.value(1).reshape(-1)
+    return axis if all(surely_equal(n, 0) for n in rearranging.pads(e)[axis]) else None
+
+
+def split(e: Builder) -> int | None:
+    """Another axis is split."""
+    axis = e.counted_axis()
+    return None if axis == e.axis(e.integer("axis"), e.rank()) else axis
+
+
+def counting(e: Builder) -> int | None:
+    """The numbers from 0 to the count."""
+    first, delta = e.value(0).reshape(-1)[0], e.value(2).reshape(-1)[0]
+    single = surely_equal(first, 0) and surely_equal(delta, 1)
+    return 0 if single and counts.places(e, 1) == [0] else None
+
+
+def filled(e: Builder) -> int | None:
+    """The shape has the count itself once, and does not depend on it otherwise."""
+    at = counts.places(e, 0)
+    return at[0] if at is not None and len(at) == 1 else None
+
+
+def expanded(e: Builder) -> int | None:
+    """The shape has the count itself for the axis, or 1, and does not depend on it otherwise; it
+    has the count for one axis of data that is not counted, of extent 1."""
+    axis, at = e.counted_axis(), counts.places(e, 1)
+    wanted = e.value(1).reshape(-1)
     rank = max(e.rank(), len(wanted))
+    if axis is None:
+        if at is None or len(at) != 1:
+            return None
+        before = at[0] - len(wanted) + e.rank()  # in the data
+        single = before < 0 or surely_equal(e.shape()[before], 1)
+        return at[0] + rank - len(wanted) if single else None
     found = axis + rank - e.rank()
     here = found - rank + len(wanted)  # in the wanted shape
     if at is None or not {*at} <= {here}:
@@ -106,7 +202,7 @@ def reshaped(e: Builder) -> int | None:
     axis, shape = e.counted_axis(), e.shape()
     if axis is None or e.integer("allowzero"):
         return None
-    stated, at = e.value(1).reshape(-1), counts.places(e, 1, shape[axis])
+    stated, at = e.value(1).reshape(-1), counts.places(e, 1)
     wanted = rearranging.wanted(e)
     free = [k for k, n in enumerate(stated)
             if surely_equal(n, -1) or (k == axis and surely_equal(n, 0))]  # fmt: skip

@@ -50,8 +50,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("AffineGrid", "matmul", (20, 20), "value shape!", *resizing.TURNED,
         by=resizing.affine_grid),
     row("And", "logical_and", (7, 7), TWO, listed=CURRENT),
-    row("ArgMax", "arg_max", (1, 13), by=ew.argument, types=f"f32 f16 {COUNTS}"),
-    row("ArgMin", "arg_min", (1, 13), by=ew.argument, types=f"f32 f16 {COUNTS}"),
+    *(row(name, op, (1, 13), by=ew.argument, types=f"f32 f16 {COUNTS}", keeps_count=kept.argument)
+      for name, op in (("ArgMax", "arg_max"), ("ArgMin", "arg_min"))),
     row("Asin", "asin", (7, 22), double=False),
     row("Asinh", "asinh", (9, 22), double=False),
     row("Atan", "atan", (7, 22), double=False),
@@ -100,8 +100,10 @@ _ROWS: tuple[HostOp, ...] = (
     row("Cos", "cos", (7, 22)),
     row("Cosh", "cosh", (9, 22), double=False),
     row("Crop", "strided_slice", (1, 1), by=rearranging.crop, double=False),
-    row("CumProd", "cumprod", (26, 26), "value axis", exclusive=False, reverse=False),
-    row("CumSum", "cumsum", (11, 14), "value axis", exclusive=False, reverse=False),
+    *(row(name, op, versions, "value axis", exclusive=False, reverse=False,
+          keeps_count=kept.summed_up)
+      for name, op, versions in (
+        ("CumProd", "cumprod", (26, 26)), ("CumSum", "cumsum", (11, 14)))),
     row("DFT", "matmul", (17, 20), "value count? axis?", *spectral.TRANSFORMED, by=spectral.dft),
     row("DeformConv", "conv_2d", (19, 22), "value weights value bias? value?",
         *windows.DEFORM_CONV, by=windows.deform_conv),
@@ -140,10 +142,8 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Gather", "gather", (1, 13), "value index", axis=0, wraps=True, raises=True, bfloat16=True,
         at_once=steps.gather, keeps_count=kept.gathered),
-    row(
-        "GatherElements", "gather_elements", (11, 13), "value index", axis=0, wraps=True,
-        raises=True, bfloat16=True,
-    ),
+    row("GatherElements", "gather_elements", (11, 13), "value index", bfloat16=True,
+        by=counted_results.picked, keeps_count=kept.gathered_elements),
     row(
         "GatherND", "gather_nd", (11, 13), "value index", batch=("batch_dims", 0), wraps=True,
         raises=True, bfloat16=True, keeps_count=kept.gathered_nd,
@@ -205,7 +205,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Log", "log", (6, 13)),
     row("Loop", "reshape", (1, 25), "value? condition? value?*", control_flow.repeated,
         by=control_flow.loop, bfloat16=True, at_once=steps.picked),
-    row("LogSoftmax", "log_softmax", (1, 13), by=ew.over_axis()),
+    row("LogSoftmax", "log_softmax", (1, 13), by=ew.over_axis(), keeps_count=kept.along),
     row("LpNormalization", "lp_normalization", (1, 22), axis=-1, p=2),
     row(
         "LpPool", "lp_pool", (2, 22), "value", *windows.POOL, image=True, derived=windows.pooling,
@@ -263,9 +263,10 @@ _ROWS: tuple[HostOp, ...] = (
     row(
         "Pad", "pad", (2, 25), "value pads? padding_value? axes?", rearranging.PADS,
         rearranging.cropped, rearranging.STORED, by=quantized.numbers_too(rearranging.pad),
-        listed=BOTH,
+        listed=BOTH, keeps_count=kept.padded,
     ),
-    row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power, at_once=steps.elementwise),
+    row("Pow", "pow", (7, 15), TWO, conditions.EXPONENTS, by=ew.power, at_once=steps.elementwise,
+        keeps_count=kept.elementwise),
     row(
         "QLinearConv", "conv_2d", (10, 10),
         f"{rows.QUANTIZED} weights {rows.RESULT} {rows.RESULT} bias?", *windows.CONV,
@@ -291,7 +292,7 @@ _ROWS: tuple[HostOp, ...] = (
     row("Reciprocal", "reciprocal", (6, 13)),
     *(
         row(name, op, versions, AXES, rearranging.FLAT, by=ew.reduction, identity=True,
-            at_once=all_)
+            at_once=all_, keeps_count=kept.reduced)
         for name, (op, versions, all_) in ew.REDUCTIONS.items()
     ),
     row("Relu", "relu", (6, 14), listed=BOTH),
@@ -316,16 +317,10 @@ _ROWS: tuple[HostOp, ...] = (
     row("Round", "round", (11, 22)),
     row("Scan", "reshape", (9, 25), "value*", control_flow.repeated, by=control_flow.scan,
         bfloat16=True),
-    row(
-        "Scatter", "scatter_elements", (9, 9), UPDATED, by=indexing.updated, bfloat16=True,
-    ),
-    row(
-        "ScatterElements", "scatter_elements", (11, 18), UPDATED,
-        by=indexing.updated, bfloat16=True,
-    ),
-    row(
-        "ScatterND", "scatter_nd", (11, 18), UPDATED, by=indexing.updated, bfloat16=True,
-    ),
+    *(row(name, "scatter_elements", versions, UPDATED, by=indexing.updated, bfloat16=True)
+      for name, versions in (("Scatter", (9, 9)), ("ScatterElements", (11, 18)))),
+    row("ScatterND", "scatter_nd", (11, 18), UPDATED, by=counted_results.scattered, bfloat16=True,
+        keeps_count=kept.scattered_nd),
     row("Selu", "selu", (6, 22), double=False),
     row("Shrink", "shrink", (9, 9)),
     row("Sigmoid", "logistic", (6, 13), listed=BOTH),
@@ -341,13 +336,14 @@ _ROWS: tuple[HostOp, ...] = (
         "Slice", "strided_slice", (1, 13), "value starts? ends? axes? steps?", rearranging.FLAT,
         rearranging.edged, by=rearranging.slices, listed=BOTH, bfloat16=True,
         at_once=steps.sliced_rows, keeps_count=kept.sliced),
-    row("Softmax", "softmax", (1, 13), by=ew.over_axis(beta=1.0), listed=BOTH),
+    row("Softmax", "softmax", (1, 13), by=ew.over_axis(beta=1.0), listed=BOTH,
+        keeps_count=kept.along),
     row("Softplus", "softplus", (1, 22), double=False),
     row("Softsign", "softsign", (1, 22), double=False),
     row("SpaceToDepth", "space_to_depth", (1, 28), image=True, block=("blocksize", 1), mode="DCR"),
     row(
         "Split", "strided_slice", (2, 18), "value split?", rearranging.AXIS, rearranging.divided,
-        by=rearranging.split, bfloat16=True,
+        by=rearranging.split, bfloat16=True, keeps_count=kept.split,
     ),
     row("Sqrt", "sqrt", (6, 13)),
     row("Squeeze", "reshape", (1, 25), AXES, rearranging.single, by=rearranging.squeeze,
@@ -389,11 +385,10 @@ _ROWS: tuple[HostOp, ...] = (
 HOST_OPS: dict[str, HostOp] = table((*_ROWS, *contributed(_ROWS), *classical.ROWS, *sequences.ROWS))
 
 # Operators without a kernel here: their results are computed before a run.
-CPU_OPS: dict[str, HostOp] = table(
-    (
-        row("ConstantOfShape", "", (9, 28), "shape!", by=arithmetic.fill),
-        row("Range", "", (11, 28), "first! limit! delta!", by=arithmetic.steps),
-        row("Shape", "", (1, 28), by=arithmetic.shape, bfloat16=True),
-        row("Size", "", (1, 28), by=arithmetic.size, bfloat16=True, at_once=steps.counted),
-    )
-)
+CPU_OPS: dict[str, HostOp] = table((
+    row("ConstantOfShape", "", (9, 28), "shape!", by=arithmetic.fill, keeps_count=kept.filled),
+    row("Range", "", (11, 28), "first! limit! delta!", by=arithmetic.steps,
+        keeps_count=kept.counting),
+    row("Shape", "", (1, 28), by=arithmetic.shape, bfloat16=True),
+    row("Size", "", (1, 28), by=arithmetic.size, bfloat16=True, at_once=steps.counted),
+))  # fmt: skip

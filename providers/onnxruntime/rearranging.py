@@ -181,18 +181,18 @@ def _padded(e: Builder) -> tuple[Sequence[int], Sequence[int]]:
     return range(e.rank()) if axes is None else axes, e.listed("pads", 1) or ()
 
 
-def _pairs(e: Builder) -> list[tuple[int, int]]:
+def pads(e: Builder) -> list[tuple[int, int]]:
     """Returns the pads before and after each axis; negative ones crop it."""
     axes, amounts = _padded(e)
     pairs = [(0, 0)] * e.rank()
-    for k, axis in enumerate(axes):
-        pairs[e.axis(axis, e.rank())] = amounts[k], amounts[k + len(axes)]
+    for axis, *pair in zip(axes, amounts, amounts[len(axes) :], strict=False):
+        pairs[e.axis(axis, e.rank())] = pair[0], pair[1]
     return pairs
 
 
 def pad(e: Builder) -> int:
     """Builds Pad; negative pads crop first."""
-    mode, x, pairs = e.text("mode", "constant"), e.x(), _pairs(e)
+    mode, x, pairs = e.text("mode", "constant"), e.x(), pads(e)
     if any(amount < 0 for pair in pairs for amount in pair):
         sides = zip(pairs, e.shape(x), strict=True)
         x = cut(e, x, [slice(larger(0, -b), n - larger(0, -a)) for (b, a), n in sides])
@@ -285,7 +285,7 @@ def cropped(e: Builder) -> bool:
     """Requires negative pads that crop at most the extent of an axis, less unless the mode is
     constant."""
     least = int(e.text("mode", "constant") != "constant")
-    pairs = zip(e.shape(), _pairs(e), strict=True)
+    pairs = zip(e.shape(), pads(e), strict=True)
     return all(n + smaller(b, 0) + smaller(a, 0) >= least for n, (b, a) in pairs)
 
 

@@ -340,6 +340,7 @@ class Builder(NodeReader):
         of the tensor `count` after a run. Returns the tensor."""
         table = self.tensors.table
         table[tensor] = replace(table[tensor], counted=(axis, count))
+        self.tensors.bounds.setdefault(count, table[tensor].shape[axis])
         return tensor
 
     def plus(self, tensor: int, term: int | None) -> int:

@@ -132,8 +132,8 @@ class _Importer(State):
                 again = self.builder(e.host, e.row, inputs, e.known_limit)
                 found = building.evaluate(again, asked) or ()
                 values.append([t.data for t in found if t.data is not None])
-        if len(values) == len(counts.TRIED) and all(values):
-            counts.tell(e, [self.ids[key] for key in e.host.writes], values)
+        made = [self.ids[key] for key in e.host.writes]
+        if len(values) == len(counts.TRIED) and all(values) and counts.tell(e, made, values):
             self.keeping.add(e.host.id)
         elif self.planned is not None:
             raise counts.unkept(e)

@@ -33,8 +33,8 @@ class Tensors:
     reference to the table, which would keep constants alive. `shared` are constants by key.
     `offsets` has (another integer, number) for integers that are the sum of these two, and
     `sequences` the tensors of values that are lists of tensors. Those in `stacks` have one tensor,
-    whose first axis counts the tensors of the list. `told` are integers that follow from a count of
-    the run."""
+    whose first axis counts the tensors of the list. `told` are values that follow from a count of
+    the run, and `bounds` has the largest possible number for each tensor that counts."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
@@ -44,6 +44,7 @@ class Tensors:
     sequences: dict[int, tuple[int, ...]] = field(default_factory=dict)
     stacks: set[int] = field(default_factory=set)
     told: dict[int, Told] = field(default_factory=dict)
+    bounds: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> Graph:

@@ -361,7 +361,7 @@ def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array
 REDUCTION = "reduction!=none|add|mul|min|max"
 ATTRIBUTES = {
     "scatter_elements": f"axis! raises {REDUCTION} wraps",
-    "scatter_nd": f"raises {REDUCTION} wraps", "scatter_new": f"raises {REDUCTION}",
+    "scatter_nd": f"raises=above {REDUCTION} wraps", "scatter_new": f"raises {REDUCTION}",
     "segments": f"raises=above {REDUCTION}",
 }  # fmt: skip
 OPS = (

@@ -79,8 +79,6 @@ APART: dict[str, list[Any]] = {
     "at least five": [*WIDE[:-1], node("Max", ["length", "least"], ["more"]),
                       node("Concat", ["length", "more"], ["to"], axis=0),
                       node("Expand", ["c", "to"], ["y"])],
-    "filled": [*LENGTH, node("ConstantOfShape", ["length"], ["zeros"]),
-               node("Add", ["s", "zeros"], ["y"])],
     "half of the boxes": [
         *LENGTH, node("Div", ["length", "two"], ["most"]),
         node("Unsqueeze", ["rows", "zero"], ["b"]), node("Reshape", ["s", "three_axes"], ["w"]),
