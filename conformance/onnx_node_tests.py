@@ -1,4 +1,4 @@
-"""ONNX's own node tests (onnx.backend.test, opset 26 with onnx 1.21.0) through the provider.
+"""ONNX's own node tests (onnx.backend.test, opset 28 with onnx 1.23.2) through the provider.
 
     python -m conformance.onnx_node_tests [--filter TEXT] [--json FILE] [--show]
 
@@ -103,7 +103,15 @@ def load(case: Any) -> Case:
         sets = sorted(folder.glob("test_data_set_*"))
         given, made = model.graph.input, model.graph.output
         data = [(_read(path, "input", given), _read(path, "output", made)) for path in sets]
-    return Case(case.name, model, _in_float64(model, data), case.rtol, case.atol)
+    read = [(_arrays(inputs), _arrays(outputs)) for inputs, outputs in data]
+    return Case(case.name, model, _in_float64(model, read), case.rtol, case.atol)
+
+
+def _arrays(values: Sequence[Any]) -> list[Any]:
+    """Returns the values, with arrays for onnx's packed tensors."""
+    from onnx import TensorProto, numpy_helper
+
+    return [numpy_helper.to_array(v) if isinstance(v, TensorProto) else v for v in values]
 
 
 def _in_float64(model: Any, sets: Sequence[Any]) -> Sequence[Any]:
@@ -256,12 +264,7 @@ def lacking(value: Any) -> bool:
 
 
 def _array(value: Any) -> Any:
-    """Returns scalars and onnx's packed values as arrays (types that numpy lacks as bits),
-    sequences unchanged."""
-    from onnx import TensorProto, numpy_helper
-
-    if isinstance(value, TensorProto):
-        return _array(numpy_helper.to_array(value))
+    """Returns scalars as arrays, arrays of types that numpy lacks as bits, sequences unchanged."""
     if of_bfloat16(value):
         return np.asarray(value).view(np.uint16)
     if lacking(value):

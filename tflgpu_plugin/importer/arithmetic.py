@@ -4,7 +4,7 @@ constants. Other rows may use them, too."""
 from __future__ import annotations
 
 from itertools import zip_longest
-from math import prod
+from math import ceil, prod
 
 import numpy as np
 
@@ -47,14 +47,21 @@ def fill(e: Builder) -> int:
 
 
 def steps(e: Builder) -> int:
-    """Returns the numbers from input 0 to input 1 (exclusive) in steps of input 2."""
+    """Returns the numbers from input 0 to input 1 (exclusive) in steps of input 2. Hosts add floats
+    one after the other, and so does this: the last of many differs from a product of steps."""
     given = [e.value(k) for k in range(3)]
     if any(map(symbolic, given)):
         return _symbolic_steps(e, *(integer(value.reshape(())[()]) for value in given))
     try:
         first, last, by = (value.reshape(())[()] for value in given)
-        _check_size(e, (float(last) - float(first)) / float(by))
-        return e.const(np.arange(first, last, by, dtype=given[0].dtype), given[0].dtype)
+        count = (float(last) - float(first)) / float(by)
+        _check_size(e, count)
+        dtype = given[0].dtype
+        if dtype.kind == "f":
+            added = np.full(max(ceil(count), 0), by, dtype)
+            added[:1] = first
+            return e.const(np.add.accumulate(added, dtype=dtype), dtype)
+        return e.const(np.arange(first, last, by, dtype=dtype), dtype)
     except evaluation.FAILURES as error:
         raise _unknown(e) from error
 

@@ -10,9 +10,10 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 
-from conformance import onnx_node_tests  # noqa: E402
+from conformance import onnx_host, onnx_node_tests  # noqa: E402
 from tests.support.onnx_arithmetic import dtype, worked_out  # noqa: E402
 from tflgpu_plugin.importer.model import HostNode  # noqa: E402
+from tflgpu_plugin.ir import NUMPY_DTYPES  # noqa: E402
 from tflgpu_plugin.providers.onnxruntime.ops import CPU_OPS, HOST_OPS  # noqa: E402
 
 OPS = {*HOST_OPS, *CPU_OPS}
@@ -105,3 +106,31 @@ def test_a_range_is_worked_out_where_it_is_short(
     found = worked_out(node, [np.array(n, np.int64) for n in (first, end, step)])
     assert (None if found is None else len(found[0])) == count
     assert found is None or found[0].tolist() == list(range(first, end, step))
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize(
+    "ends", [(0, 1, 0.1), (0, 0.3, 0.1), (0, 100, 0.1), (-3, 50, 0.37), (5, -5, -0.3), (5, 1, 1)]
+)
+def test_a_range_of_floats_is_the_hosts(ends: tuple[float, float, float], kind: str) -> None:
+    """It adds steps one after the other, so that later ones are off by their rounding errors."""
+    given = [np.array(one, NUMPY_DTYPES[kind]) for one in ends]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Range", ["a", "b", "c"], ["y"])], "ranged", [],
+        [onnx.helper.make_empty_tensor_value_info("y")],
+        [onnx.numpy_helper.from_array(one, name) for one, name in zip(given, "abc", strict=True)],
+    )  # fmt: skip
+    opset = [onnx.helper.make_opsetid("", 11)]
+    model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=10)
+    (wanted,) = onnx_host.session(model.SerializeToString(), cpu=True).run(None, {})
+    node = HostNode(0, "Range", "", 11, "n", ("a", "b", "c"), ("y",), (), {})
+    (found,) = worked_out(node, given, [kind]) or [None]
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_bits_of_numbers_are_not_taken_for_numbers() -> None:
+    """A range of bfloat16 is the host's: here it would be computed from the bits of its ends."""
+    node = HostNode(0, "Range", "", 27, "n", ("a", "b", "c"), ("y",), (), {})
+    held = onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16)
+    given = [one.view(held) for one in np.array([0x3F80, 0x40A0, 0x4000], np.uint16)]
+    assert worked_out(node, given, ["bf16"]) is None
