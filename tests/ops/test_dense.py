@@ -113,6 +113,19 @@ def test_what_winograd_gains(
     assert winograd.gained(amd, patches, maps, slices) == wanted
 
 
+@pytest.mark.parametrize(("vendor", "size"), [("nvidia", (2, 4)), ("qualcomm", (4, 2))])
+def test_planes_of_winograd_fill_a_gpu_together(vendor: str, size: tuple[int, int]) -> None:
+    """256 patches of 16 slices: 4,096 of the 8,192 threads, and 36 times as many."""
+    target = Target(vendor=vendor, tuning={"winograd_planes": "always"})
+    b = Net()
+    x, w = b.input((1, 64, 64, 64)), b.constant(np.zeros((64, 3, 3, 64), np.float32))
+    launches = compiler.lower(b.graph(b.op("conv_2d", x, w, None, **WINDOW)), target).launches
+    (found,) = (each.variant for each in launches if each.kernel == "conv")
+    assert (found["pixels"], found["slices"]) == size
+    alone = choose_tile(target, 16, 256)
+    assert (alone.pixels, alone.slices) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("vendor", "more", "passed"),
     [

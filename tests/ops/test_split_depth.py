@@ -16,6 +16,7 @@ from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ops.tiles import choose_tile, larger
 from tflgpu_plugin.runtime import adapter
 from tflgpu_plugin.runtime.device import AdapterInfo
+from tflgpu_plugin.runtime.program import Instance, Program
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_small_maps_are_split_by_channels(
 
 def test_discrete_adapters_take_more_parts() -> None:
     """12,544 threads of 128 iterations nearly fill an integrated adapter. A discrete one holds
-    65,536: eight parts, the least that are not fewer, of 16 iterations each."""
+    65,536: eight parts, the least that are not fewer, and 16 where a thread has two pixels."""
     b = Net()
     source, weights = b.input((1, 14, 14, 512)), b.constant(np.zeros((512, 1, 1, 512), np.float32))
     graph = b.graph(b.op("conv_2d", source, weights, None, **WINDOW))
@@ -60,7 +61,7 @@ def test_discrete_adapters_take_more_parts() -> None:
         with adapter.assumed(info):
             plan = compiler.compile(graph, adapter.open_device(info).target)
         found += [d.groups[2] for d in plan.dispatches if d.label == "conv"]
-    assert found == [1, 8]
+    assert found == [1, 16]
 
 
 @pytest.mark.parametrize(("lanes", "pixels", "parts"), [(32, 14, 1), (64, 14, 4), (64, 28, 1)])
@@ -114,13 +115,72 @@ def test_parts_that_a_normalization_adds_up_cost_no_launch(norms: bool) -> None:
 
 
 @pytest.mark.parametrize("target", [
-    Target(vendor="amd", tuning={"tile": "1x2", "weights": "global"}), Target(vendor="nvidia"),
+    Target(vendor="amd", tuning={"tile": "1x2", "weights": "global"}),
+    Target(vendor="nvidia", subgroup_size=32, tuning={"weights": "shuffle"}),
     Target(vendor="amd", software=True),
 ])  # fmt: skip
 def test_no_larger_tile(target: Target) -> None:
-    """The tile is forced, or weights go through workgroup memory, or the adapter is a software
+    """The tile is forced, or lanes share weights by shuffle, or the adapter is a software
     adapter."""
     assert larger(target, choose_tile(target, 64, 64), 64) == []
+
+
+def test_larger_tiles_may_have_smaller_workgroups() -> None:
+    """49 pixels leave 15 of 64 lanes idle, with two pixels a thread 7 of 32."""
+    nvidia = Target(vendor="nvidia")
+    small = choose_tile(nvidia, 64, 49)
+    assert (small.pixels, small.lanes) == (1, 64)
+    assert [(t.pixels, t.lanes) for t in larger(nvidia, small, 49)] == [(2, 32)]
+    assert [(t.pixels, t.lanes) for t in larger(nvidia, small, 196)] == [(2, 64), (2, 32)]
+
+
+NVIDIA = Target(vendor="nvidia", threads=1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("x", "kernel", "target", "wanted"),
+    [
+        ((1, 14, 14, 512), 1, NVIDIA, (16, 2)),  # eight parts of one pixel a thread
+        ((1, 14, 14, 512), 1, replace(NVIDIA, threads=1 << 19), (8, 1)),  # too few are left
+        ((1, 7, 7, 512), 3, NVIDIA, (16, 2)),  # 32,768 lanes, half of those that fill the GPU
+        ((1, 7, 7, 512), 3, replace(NVIDIA, half=True, native_half=True), (16, 1)),
+        # eight parts would not be whole stages
+        ((1, 14, 14, 64), 3, replace(NVIDIA, threads=1 << 13), (4, 2)),
+    ],
+)
+def test_parts_with_weights_in_workgroup_memory_take_more_pixels(
+    x: tuple[int, ...], kernel: int, target: Target, wanted: tuple[int, int]
+) -> None:
+    b = Net()
+    filters = np.zeros((x[3], kernel, kernel, x[3]), np.float32)
+    y = b.op("conv_2d", b.input(x), b.constant(filters), None, **WINDOW)
+    tuned = replace(target, tuning=DIRECT)
+    launches = compiler.lower(b.graph(y), tuned).launches
+    ((variant, parts),) = [(e.variant, e.workgroups[2]) for e in launches if e.kernel == "conv"]
+    assert (parts, variant["pixels"]) == wanted
+
+
+@pytest.mark.adapter
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("pixels", [49, 60])
+def test_parts_of_more_pixels_are_right(kernel: int, pixels: int) -> None:
+    own = adapter.open_device(adapter.select(None)).target
+    b = Net()
+    x = b.input((1, 1, pixels, 64))
+    filters = b.random.standard_normal((16, 1, kernel, 64)).astype(np.float32)
+    graph = b.graph(b.op("conv_2d", x, b.constant(filters), None, **WINDOW))
+    value = b.random.standard_normal((1, 1, pixels, 64)).astype(np.float32)
+    target = replace(own, software=False, vendor="nvidia", threads=1 << 8, subgroup_size=0)
+    target = replace(target, tuning={**DIRECT, "split_k": "always"})
+    launches = compiler.lower(graph, target).launches
+    (variant,) = (each.variant for each in launches if each.kernel == "conv")
+    assert variant["memory"] and variant["pixels"] == 2
+    device = adapter.open_device(adapter.select(None))
+    plans = [compiler.compile(graph, each) for each in (target, own)]
+    found, expected = (
+        Instance(Program(plan, device.handle, device.pipelines)).run([value])[0] for plan in plans
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_larger_tiles_have_as_few_idle_lanes_and_as_many_slices() -> None:

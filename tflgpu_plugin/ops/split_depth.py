@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Array, Node
+from tflgpu_plugin.ir import Array, Node, Target
 from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.symbolic import is_single
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.forms import Form, Problem
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Launch, Lowering, Stores
 from tflgpu_plugin.ops.packing import VECTOR_BYTES
-from tflgpu_plugin.ops.product import Product, multiply
+from tflgpu_plugin.ops.product import STAGE, Product, multiply
 from tflgpu_plugin.ops.tiles import Tile, larger
 
 # Least iterations of a thread for which another launch pays, and least iterations of a part; the
@@ -87,12 +87,31 @@ def _planned(low: Lowering, node: Node, product: Product) -> tuple[Tile, int]:
     blocks, tile = product.blocks, product.tile
     paying = 1 if low.target.prefers("split_k") else _parts(low, node, product)
     count = paying if paying > 1 else _parts(low, node, product, forced=True)
+    if tile.weights == "memory":
+        return _staged(low.target, product, count)
     if blocks.taps > 1:
         return tile, count
     for large in larger(low.target, tile, product.address.pixels):
         many = count * large.pixels // tile.pixels
         serial = blocks.depth // (many * large.step)
         if many <= MAX_PARTS and blocks.depth % (4 * many) == 0 and serial >= FEW_PART:
+            return large, many
+    return tile, count
+
+
+@chooses
+def _staged(target: Target, product: Product, count: int) -> tuple[Tile, int]:
+    """Returns the same where weights are in workgroup memory, which a thread of more pixels reads
+    less often per product. It pays if half of the lanes that fill the GPU are left to hide latency,
+    or three quarters in float16, whose weights take less to read."""
+    blocks, tile, pixels = product.blocks, product.tile, product.address.pixels
+    least = target.threads * (3 if target.half else 2) // 4
+    for large in larger(target, tile, pixels):
+        many = count * large.pixels // tile.pixels
+        whole = many <= MAX_PARTS and blocks.depth % (STAGE * large.step * many) == 0
+        many = many if whole else count
+        groups = -(-pixels // (large.pixels * large.lanes)) * blocks.count * many
+        if groups * large.lanes >= least:
             return large, many
     return tile, count
 

@@ -7,7 +7,9 @@ the estimates of Mesa's compilers. Intel reads weights from global memory: a loa
 share is one block read, but each shuffled float takes four instructions (from Skylake to Panther
 Lake, networks take 0.2 to 0.6 of the time), and with more than 6 loads at once float16 kernels
 spill registers. NVIDIA has workgroups of 64 lanes, with which networks of three generations take
-0.93 of the time that they take with 32. Software adapters have what is fastest on lavapipe."""
+0.93 of the time that they take with 32. Its threads have two pixels rather than more slices, since
+each pixel reads all weights of the thread from workgroup memory, which bounds most layers. Software
+adapters have what is fastest on lavapipe."""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ class Start:
 
 
 STARTS: dict[str, Start] = {
-    "nvidia": Start(((2, 4), (1, 4), (1, 2)), 64, "memory", dots=True),
+    "nvidia": Start(((2, 4), (2, 2), (1, 2)), 64, "memory", dots=True),
     "amd": Start(((4, 2), (2, 2), (1, 2)), 32, "global", ((2, 2), (1, 2))),
     "intel": Start(((1, 4), (1, 2)), 16, "global", loads=6),
     "apple": Start(((4, 2), (2, 2), (1, 2)), 32, "global"),
@@ -84,16 +86,16 @@ STARTS: dict[str, Start] = {
 
 
 @chooses
-def choose_tile(target: Target, slices: int, count: int, width: int = 0) -> Tile:
+def choose_tile(target: Target, slices: int, count: int, width: int = 0, planes: int = 1) -> Tile:
     """Returns the tile for an output of `count` pixels and `slices` channel slices; few different
     tiles, so few pipelines. With a `width`, a thread's pixels are neighbours in rows of that width.
 
     Software adapters: the fastest measured on lavapipe; a 7 divides the maps of common networks.
     Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU, few of
-    them idle. `target.tuning` may force "tile" (PIXELSxSLICES), "weights", "lanes"
-    and "ahead"."""
+    them idle, in a launch of so many `planes` of `count` pixels. `target.tuning` may force "tile"
+    (PIXELSxSLICES), "weights", "lanes" and "ahead"."""
     ahead = 1 if width else loads_ahead(target)
-    return replace(_sized(target, slices, count, width), ahead=ahead)
+    return replace(_sized(target, slices, count, width, -(-BUSY_THREADS // planes)), ahead=ahead)
 
 
 @chooses
@@ -173,15 +175,18 @@ def _made(count: int, lanes: int, pixels: int) -> int:
 @chooses
 def larger(target: Target, tile: Tile, count: int) -> list[Tile]:
     """Returns the vendor's tiles with equal slices and more pixels per thread, the largest first,
-    that leave few more lanes idle over `count` pixels; only for weights from global memory."""
-    if tile.weights != "global" or target.software or "tile" in target.tuning:
+    that leave few more lanes idle over `count` pixels, also in smaller workgroups; none where lanes
+    share weights by shuffle."""
+    if tile.weights == "shuffle" or target.software or "tile" in target.tuning:
         return []
     most = _made(count, tile.lanes, tile.pixels) * MOST_PADDED
+    fewer = min(tile.lanes, target.workgroup(FEW_LANES))
     return [
-        replace(tile, pixels=pixels)
+        replace(tile, pixels=pixels, lanes=lanes)
         for pixels, slices in STARTS.get(target.vendor, STARTS["unknown"]).sizes_on(target)
+        for lanes in dict.fromkeys((tile.lanes, fewer))
         if slices == tile.slices and pixels > tile.pixels
-        and _made(count, tile.lanes, pixels) <= most
+        and _made(count, lanes, pixels) <= most
     ]  # fmt: skip
 
 

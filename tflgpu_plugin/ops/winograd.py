@@ -65,7 +65,7 @@ def suits(c: Convolution) -> bool:
     plain = all(axis.stride == axis.dilation == 1 for axis in c.axes)
     if c.filters[1:3] != (3, 3) or c.groups > 1 or not plain or not c.constant:
         return False
-    tile = choose_tile(c.low.target, _slices(c)[1], _count(c))
+    tile = _tile(c.low.target, _slices(c)[1], _count(c))
     most = c.low.target.storage_bytes
     return all(size <= most for size in _bytes(_count(c), _slices(c), tile))
 
@@ -76,7 +76,7 @@ def pays(c: Convolution) -> bool:
     target, count, slices, maps = c.low.target, _count(c), _slices(c), (c.x[0], c.pixels)
     if target.software:
         return _faster_on_software(target, count, maps, slices)
-    size = _bytes(count, slices, choose_tile(target, slices[1], count))
+    size = _bytes(count, slices, _tile(target, slices[1], count))
     return size[2] <= MOST_WEIGHTS and gained(target, count, maps, slices) > 0
 
 
@@ -95,18 +95,24 @@ def gained(target: Target, count: int, maps: tuple[int, int], slices: tuple[int,
     """Returns how many multiply-adds a GPU saves, including those of idle lanes, less those it
     could do during additional memory traffic and two more launches. Arguments: the number of
     patches, `maps` (their number, and the pixels of each), slices of input and output."""
-    inputs, products, weights = _bytes(count, slices, choose_tile(target, slices[1], count))
+    inputs, products, weights = _bytes(count, slices, _tile(target, slices[1], count))
     saved = 9 * maps[0] * multiplied(target, maps[1], slices)
-    saved -= PLANES * multiplied(target, count, slices)
+    saved -= PLANES * multiplied(target, count, slices, PLANES)
     tensors = inputs + products  # each written and read
     moved = 2 * (tensors + max(0, tensors - CACHED)) * CACHE_BYTE
     moved += weights * (PLANES - 9) // PLANES * MEMORY_BYTE
     return saved - moved - 2 * LAUNCH
 
 
-def multiplied(target: Target, pixels: int, slices: tuple[int, int]) -> int:
-    """Returns the number of multiply-adds of a 1x1 convolution, including those of idle lanes."""
-    tile = choose_tile(target, slices[1], pixels)
+def _tile(target: Target, outputs: int, count: int) -> Tile:
+    """Returns the tile of the products of `count` patches, whose planes fill the GPU together."""
+    return choose_tile(target, outputs, count, planes=PLANES)
+
+
+def multiplied(target: Target, pixels: int, slices: tuple[int, int], planes: int = 1) -> int:
+    """Returns the number of multiply-adds of a 1x1 convolution, including those of idle lanes, if
+    it is one of so many in a launch."""
+    tile = choose_tile(target, slices[1], pixels, planes=planes)
     group = tile.lanes * tile.pixels
     blocks = -(-slices[1] // tile.slices)
     return -(-pixels // group) * group * slices[0] * blocks * tile.slices * 16
@@ -238,7 +244,7 @@ def _multiply(
     low: Lowering, node: Node, tensors: tuple[int, int], filters: Shape, count: int
 ) -> None:
     """Records the 36 products as the batch of one 1x1 convolution."""
-    tile = choose_tile(low.target, -(-filters[0] // 4), count)
+    tile = _tile(low.target, -(-filters[0] // 4), count)
     blocks = Blocks(filters[0], 1, filters[3], 1, tile.slices)
     distance = blocks.count * blocks.block_vectors
     parameters: dict[str, object] = {"x_pixel": 1, "y_pixel": 1, "w_batch": distance}
