@@ -79,13 +79,16 @@ def _scores(e: Builder, q: Part, k: Part, lengths: int | None, before: int) -> i
 
 def _there(e: Builder, length: int, keys: int, lengths: int | None, before: int) -> int | None:
     """Returns a bool tensor of the keys that each query may attend to; None for all keys."""
-    causal, places = e.integer("is_causal") == 1, np.arange(keys)
-    after = places - np.arange(length)[:, None]
+    causal = e.integer("is_causal") == 1
+    if lengths is None and not causal:
+        return None
+    places = e.index(np.arange(keys)[None, None, None])
+    last = np.arange(length)[None, None, :, None] if causal else np.zeros((1, 1, 1, 1), np.int64)
     if lengths is None:
-        return e.const((after <= before)[None, None], np.bool_) if causal else None
-    each = e.reshape(lengths, (-1, 1, 1, 1))
-    least = after + length if causal else places + 1
-    return e.add("less_equal", e.index(least.reshape(1, 1, -1, keys)), each, dtype="bool")
+        return e.add("less_equal", places, e.index(last + before), dtype="bool")
+    ends = e.index(last - (length if causal else 1))
+    each = e.add("add", e.reshape(lengths, (-1, 1, 1, 1)), ends)
+    return e.add("less_equal", places, each, dtype="bool")
 
 
 def _shares(e: Builder, seen: Callable[..., int], q: Part, k: Part, heads: int) -> int:
