@@ -101,7 +101,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "GroupQueryAttention", "attention",
-        "value value? value? past? past? index count! value? value? index? bias? value?",
+        "value value? value? past? past? index keys! value? value? index? bias? value?",
         *grouped_query_attention.GROUPED_QUERY, by=grouped_query_attention.grouped_query,
         ignores=("qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon",  # of inputs not taken
                  "rotary_interleaved"),  # without do_rotary

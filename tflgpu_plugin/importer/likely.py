@@ -96,6 +96,13 @@ def _largest(e: Builder, count: int, result: Shape | None) -> list[int]:
     return [result[e.integer("axis", -1)] if result else 1] * count
 
 
+def _keys(e: Builder, count: int, result: Shape | None) -> list[int]:
+    """Returns the number of keys that fill a past with room for the new ones, else that of both."""
+    at, new = e.row.taken.index("past"), (*e.shape()[1:2], 1)[0]
+    room = (*e.shape(e.x(at))[2:3], 0)[0] if e.has(at) else 0
+    return [room if room >= new else room + new] * count
+
+
 def _ratio(e: Builder, count: int, result: Shape | None) -> list[float]:
     """Returns the ratios of the result's extents to those of the input's last axes."""
     if result is None or count != e.rank() or 0 in e.shape():
@@ -201,6 +208,7 @@ LIKELY: Mapping[str, Likely] = {
     "factors": _ratio,
     "first": _first,
     "kernel": _block,
+    "keys": _keys,
     "length": _same(-1),
     "limit": _limit,
     "paddings": _same(0),

@@ -42,7 +42,7 @@ ROLES: Mapping[str, Role] = (
     | dict.fromkeys(("index", "mask"), Role(integer=True))
     | {"threshold": Role(extents="one")}
     # Operands that decide shapes.
-    | dict.fromkeys(("shape", "axes", "count", "crops"), Role(decides=True))
+    | dict.fromkeys(("shape", "axes", "count", "crops", "keys"), Role(decides=True))
     | dict.fromkeys(("first", "limit", "delta"), Role(decides=True))
     | dict.fromkeys(("starts", "ends", "steps"), Role(decides=True, clamps=True))
     | dict.fromkeys(
