@@ -36,9 +36,10 @@ class Decoder(ShapedNet):
         heads = self.tensors[x].shape[2] // DEPTH
         return self.run("rotary", x, *angles, shape=self.tensors[x].shape, heads=heads, joined=True)
 
-    def apart(self, x: int) -> int:
+    def apart(self, x: int, heads: int = 0) -> int:
         batch, length, width = self.tensors[x].shape
-        shape = (batch, width // DEPTH, length, DEPTH)
+        heads = heads or width // DEPTH
+        shape = (batch, heads, length * width // DEPTH // heads, DEPTH)
         return self.run("view", x, shape=shape, view=heads_of(shape))
 
     def cached(self, x: int) -> int:
@@ -94,6 +95,16 @@ def test_heads_that_others_read_get_an_axis_of_their_own(read: str) -> None:
         read_by.append(n.same("relu", turned))
     left = joined(n.graph(*read_by))
     assert left.count("view") == (2 if read == "packed" else 1)  # the part of the product
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_heads_of_one_position_are_read_as_several_positions(heads: int) -> None:
+    """The values lie in the same order, but only one shape is that of heads on their own axis."""
+    n = Decoder()
+    x, angles = n.input((1, 1, 2 * DEPTH)), [n.input((1, 1, 1, DEPTH)) for _ in range(2)]
+    turned = n.run("rotary", x, *angles, shape=(1, 1, 2 * DEPTH), heads=2, joined=True)
+    left = joined(n.graph(n.same("relu", n.apart(turned, heads))))
+    assert left.count("view") == 2 - heads
 
 
 def test_heads_that_are_only_joined_to_others_stay_beside_each_other() -> None:

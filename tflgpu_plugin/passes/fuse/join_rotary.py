@@ -60,10 +60,14 @@ def _apart(e: Rewriter, readers: Mapping[int, list[Node]], node: Node) -> None:
     read = readers.get(tensor, [])
     if len(e.shape(tensor)) != 3 or tensor in e.needed:
         return
+    batch, length, width = e.shape(tensor)
+    heads = int(node.attributes.get("heads", 1))
+    wanted = heads_of((batch, heads, length, width // heads))
     for view in read:
         apart = view.outputs[0]
         seen = e.view(view)
-        if seen is None or len(seen.shape) != 4 or seen.key != heads_of(seen.shape).key:
+        # One position with several heads is also several positions with one head, in another shape.
+        if seen is None or seen.key != wanted.key:
             continue
         moved = readers.get(apart, [])
         if moved and apart not in e.needed and all(n.op == "concat" for n in moved):
