@@ -35,6 +35,7 @@ from tflgpu_plugin.importer.rules import INCOMPLETE
 from tflgpu_plugin.importer.run_values import clamps, numbers
 from tflgpu_plugin.importer.subgraph import Again, Subgraph, again, given_values, kept
 from tflgpu_plugin.importer.support import Judge, without_kernel
+from tflgpu_plugin.importer.tensors import FIRST_ROOM
 from tflgpu_plugin.importer.unrolled import Steps, not_unrolled, truth, unrolled
 from tflgpu_plugin.ir import HostOp, Quantization, Refusal, Shape, operands
 from tflgpu_plugin.ops.elementwise import broadcast
@@ -48,6 +49,7 @@ __all__ = [
     "COUNTED",
     "CPU",
     "DEFAULT_DOMAINS",
+    "FIRST_ROOM",
     "GPU",
     "INCOMPLETE",
     "REVERTED",

@@ -63,8 +63,9 @@ def _variants(
             _with(taken, name, 2 if number == 1 else 1), TABLE, partition.judge
         )
         if interface.run_values.keys() <= reading.run_values.keys():
-            values = (providers.numbers(reading.run_values[name]) for name in interface.run_values)
-            yield (*(shape(reading, key) for key in interface.inputs), *values)
+            given = (*(reading.run_values[name] for name in interface.run_values), *interface.rooms)
+            shapes = (shape(reading, key) for key in interface.inputs)
+            yield (*shapes, *map(providers.numbers, given))
 
 
 def _with(taken: Snapshot, name: str, number: int) -> Snapshot:

@@ -11,6 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tflgpu_plugin import providers
 from tflgpu_plugin.cache import codec, folders, plan_file
 from tflgpu_plugin.ir import Array, Plan, Refusal, Shape, digests
@@ -70,7 +72,8 @@ class Interface:
     `shapes` holds the shapes that it was made for. `part` holds the nodes, for runs on the host's
     kernels and, if `open`, for plans with other shapes or `run_values` (values that the plan is
     specialized for). `arithmetic` are the ids of nodes that are shape arithmetic. `guards` are
-    default values of inputs that were planned as constants (a compiled model stores digests)."""
+    default values of inputs that were planned as constants (a compiled model stores digests). For
+    each count `grows` tells whether no bound of it is known (see `Tensors.growing`)."""
 
     ports: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -81,12 +84,20 @@ class Interface:
     run_values: Mapping[str, Array] = field(default_factory=dict)
     open: bool = False
     guards: Mapping[str, Array] = field(default_factory=dict, compare=False)
+    grows: tuple[bool, ...] = ()
 
     @property
     def key(self) -> tuple[tuple[int, ...], ...]:
         """Returns the key of the first plan: the shapes of `inputs`, then the numbers of each of
-        the `run_values`."""
-        return (*self.shapes, *map(providers.numbers, self.run_values.values()))
+        the `run_values`, and the room for counts that grow."""
+        values = (*self.run_values.values(), *self.rooms)
+        return (*self.shapes, *map(providers.numbers, values))
+
+    @property
+    def rooms(self) -> list[Array]:
+        """Returns the room that the first plan has for counts that grow, as an array, if there is
+        such a count."""
+        return [np.array([providers.FIRST_ROOM])] if any(self.grows) else []
 
     @property
     def clamps(self) -> list[bool]:
@@ -218,6 +229,8 @@ def check_node(
             raise ValueError(f"its value {port.name!r} lacks the axis whose elements are counted")
     if any((port.dtype, port.shape) != ("i32", ()) for port in counts):
         raise ValueError("its element counts are not scalars")
+    if len(interface.grows) != len(counts):
+        raise ValueError("its element counts are not those that it was compiled with")
     for names, places in ((interface.ports, plan.inputs), (interface.outputs, outputs)):
         for name, port in zip(names, places, strict=True):
             if taken.values[name].dtype != port.dtype:

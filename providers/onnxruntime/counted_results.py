@@ -18,6 +18,7 @@ from .rows import operand
 SMALLEST = 2.0**-126  # kernels compare overlaps with this instead of 0
 MOST_SORTED = 4096  # elements; sorting more takes longer than on the host
 MOST_ROUNDS = 60_000  # of loops that select from counted boxes; software drivers end others
+MOST_NUMBERS = 1 << 24  # of a Range
 MOST_COMPARED = 1 << 22  # pairs of elements: a tensor of 16 MiB
 
 
@@ -236,6 +237,33 @@ def choice(e: Builder) -> bool:
         return False
     fits = not e.known(e.get(3)) or 0 <= e.scalar(3, "", 0.0) <= 1
     return fits and detection.visits(boxes[1], _each(e)) <= detection.MAX_VISITS
+
+
+def _counts_numbers(e: Builder) -> bool:
+    """Whether a Range has the numbers from 0 to a limit that is only known on the device."""
+    first = e.constant(e.x())
+    from_zero = first is not None and not first.any() and bool((e.value(2) == 1).all())
+    return from_zero and not e.known(e.x(1)) and e.computed(1)
+
+
+@asks("constant.required")
+def spanned(e: Builder) -> bool:
+    """Requires int64 numbers: 1 to 16,777,216, as many in every run (start and limit equally far
+    apart), or those from 0 to a limit that a run computes from more than a few integers, at most
+    65,536, or the run is the host's."""
+    counted = e.dtype() == "i64" and _counts_numbers(e)
+    return counted or (e.dtype() == "i64" and 0 < indexing.span(e) <= MOST_NUMBERS)
+
+
+def numbers(e: Builder) -> int:
+    """Builds a Range that no host computes before the run: as many numbers in every run, or as many
+    as the run counts."""
+    if not _counts_numbers(e):
+        return indexing.numbers(e)
+    zero, room = e.index([0]), e.tensors.room
+    count = e.reshape(e.add("maximum", e.x(1), zero, dtype="i32"), ())
+    e.tensors.growing.add(count)
+    return e.counted(e.add("add", e.counting(room), zero, dtype="i64"), 0, count)
 
 
 def within(e: Builder, axis: int, rank: int) -> int:

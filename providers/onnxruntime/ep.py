@@ -229,7 +229,9 @@ def _placed(
     shapes = tuple(compiled_shapes.shape(reading, name) for name in inputs)
     arithmetic = tuple(sorted(reading.arithmetic & hosts)) if dynamic else ()
     given = ports, inputs, outputs, shapes, part, arithmetic, run_values
-    interface = context.Interface(*given, open=dynamic, guards=guards)
+    counted = (t for t in partition.graph.outputs if t not in names)
+    grows = tuple(t in reading.growing for t in counted)
+    interface = context.Interface(*given, open=dynamic, guards=guards, grows=grows)
     nodes, made = tuple(sorted(hosts)), None
     if export:
         probe = sessions.Placed(partition, None, nodes, interface)
@@ -280,7 +282,8 @@ def _create(
     spec.values, spec.value_count = texts(interface.run_values), len(interface.run_values)
     spec.clamps = array("uint8_t", interface.clamps)
     spec.outputs, spec.output_count = texts(interface.outputs), len(interface.outputs)
-    spec.count_count = counts
+    spec.count_count, spec.grows = counts, array("uint8_t", list(interface.grows) or [0] * counts)
+    spec.room = providers.FIRST_ROOM if interface.rooms else 0
     held = [np.ascontiguousarray(data) for data in interface.guards.values()]
     spec.guards, spec.guard_count = texts(interface.guards), len(held)
     spec.guard_data = array("void *", [ffi.cast("void *", data.ctypes.data) for data in held])

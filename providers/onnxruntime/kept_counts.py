@@ -150,6 +150,17 @@ def _without(e: Builder, axis: int, axes: Sequence[int]) -> int | None:
     return axis if e.integer("keepdims", 1) else axis - sum(one < axis for one in gone)
 
 
+def multiplied(e: Builder) -> int | None:
+    """Rows of the first matrix are counted, or columns of the second one."""
+    rows, columns = e.counted_axis(), e.counted_axis(1)
+    ranks = [e.rank(e.x(k)) for k in range(2)]
+    if min(ranks) < 2 or (rows is None) == (columns is None):
+        return None
+    if rows is not None:
+        return max(ranks) - 2 if rows == ranks[0] - 2 else None
+    return max(ranks) - 1 if columns == ranks[1] - 1 else None
+
+
 def padded(e: Builder) -> int | None:
     """Other axes are padded."""
     axis = e.counted_axis()

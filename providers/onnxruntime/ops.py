@@ -97,6 +97,8 @@ _ROWS: tuple[HostOp, ...] = (
         by=windows.conv_transpose, listed=BOTH, double=False),
     row("ConvInteger", "conv_2d", (10, 10), "value weights zero_point? zero_point?",
         *windows.CONV, quantized.single(), by=integer_sums.conv_integer, types=f"{rows.WHOLE} i32"),
+    row("ConstantOfShape", "expand", (9, 28), "shape!", by=arithmetic.fill,
+        keeps_count=kept.filled),
     row("Cos", "cos", (7, 22)),
     row("Cosh", "cosh", (9, 22), double=False),
     row("Crop", "strided_slice", (1, 1), by=rearranging.crop, double=False),
@@ -211,7 +213,7 @@ _ROWS: tuple[HostOp, ...] = (
         "LpPool", "lp_pool", (2, 22), "value", *windows.POOL, image=True, derived=windows.pooling,
         ceil_mode=False, p=2, double=False,
     ),
-    row("MatMul", "matmul", (1, 13), TWO, by=matmul_norm.matmul),
+    row("MatMul", "matmul", (1, 13), TWO, by=matmul_norm.matmul, keeps_count=kept.multiplied),
     row(
         "MatMulInteger", "matmul", (10, 10), "value weights zero_point? zero_point?",
         by=integer_sums.matmul_integer, types=f"{rows.WHOLE} i32",
@@ -287,8 +289,8 @@ _ROWS: tuple[HostOp, ...] = (
         operand_shapes.scale_and_bias,
         by=matmul_norm.rms_norm),
     row("RNN", "rnn", (7, 22), CELL, *recurrent.RNN, by=recurrent.rnn, double=False),
-    row("Range", "add", (11, 28), "value value delta!", indexing.SPANNED, by=indexing.numbers,
-        types="i64"),
+    row("Range", "add", (11, 28), "value value delta!", counted_results.spanned,
+        by=counted_results.numbers, types="i64"),
     row("Reciprocal", "reciprocal", (6, 13)),
     *(
         row(name, op, versions, AXES, rearranging.FLAT, by=ew.reduction, identity=True,

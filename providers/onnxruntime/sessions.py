@@ -39,7 +39,8 @@ class Placed(providers.PlacedPartition):
 
     @property
     def run_values(self) -> Mapping[str, Array]:
-        return self.interface.run_values
+        rooms = {f"room {k}": room for k, room in enumerate(self.interface.rooms)}
+        return {**self.interface.run_values, **rooms}
 
     @property
     def described(self) -> object:
@@ -48,7 +49,7 @@ class Placed(providers.PlacedPartition):
             return None
         nodes = part.nodes, part.values, part.outputs, part.opsets, part.numbered
         ports = interface.ports, interface.inputs, interface.outputs
-        return nodes, ports, interface.arithmetic, tuple(interface.run_values)
+        return nodes, ports, interface.arithmetic, tuple(interface.run_values), interface.grows
 
     def reshaped(self, partition: providers.Partition, given: tuple[Shape, ...]) -> providers.Again:
         """Returns the graph for these shapes of `interface.inputs` and numbers of its `run_values`,
@@ -57,10 +58,13 @@ class Placed(providers.PlacedPartition):
         interface, part = self.interface, self.interface.part
         assert part is not None
         shapes = dict(zip(interface.inputs, given, strict=False))
-        numbers = given[len(interface.inputs) :]
+        numbers = [*given[len(interface.inputs) :]]
+        room = numbers.pop()[0] if any(interface.grows) else 0
         values = providers.given_values(part, interface.run_values, shapes, numbers)
         part.check_files()
-        facts = providers.Facts(shapes, None, interface.arithmetic, values, partition.judge)
+        facts = providers.Facts(
+            shapes, None, interface.arithmetic, values, partition.judge, room=room
+        )
         return providers.again(part, TABLE, facts, interface.ports, interface.outputs)
 
 

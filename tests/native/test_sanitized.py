@@ -19,12 +19,13 @@ TESTS = ("tests/native/test_runs.py", "tests/native/test_refused_calls.py",
          "tests/native/test_fake_host.py", "tests/native/test_plans.py",
          "tests/native/test_symbols.py", "tests/native/test_symbol_tables.py",
          "tests/providers/onnxruntime/test_ort_counting.py",
+         "tests/providers/onnxruntime/test_ort_growing_counts.py",
          "tests/providers/tflite/test_variables.py",
          "tests/providers/onnxruntime/test_onnxruntime.py",
          "tests/cache/test_compiled_models.py")  # fmt: skip
 CHOSEN = (
     "test_runs or refused_calls or fake_host or test_plans or test_symbol or compress or its_room "
-    "or a_cache or (variables and input-reference) or one_partition or report_counts"
+    "or room_that or a_cache or (variables and input-reference) or one_partition or report_counts"
 )
 CODE = """
 import gc, os, sys, pytest

@@ -35,13 +35,13 @@ def rank(e: Builder) -> int:
 
 def fill(e: Builder) -> int:
     """Returns a tensor of the given shape, filled with one value: input 1, or an attribute
-    (default: float32 zero)."""
+    (default: float32 zero). One that is not evaluated is written by a kernel."""
     given = e.value(1) if e.has(1) else e.host.attributes.get("value", np.zeros(1, np.float32))
     extents = _ints(e.value(0))
-    if is_symbolic(extents):
-        if e.known_limit:
-            raise _unknown(e)
+    if not e.known_limit:
         return e.add("expand", e.const(given.reshape(-1)[:1], given.dtype), e.index(extents))
+    if is_symbolic(extents):
+        raise _unknown(e)
     _check_size(e, prod(extents))
     return e.const(np.full(extents, given.reshape(-1)[0]), given.dtype)
 

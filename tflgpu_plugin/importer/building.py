@@ -40,11 +40,12 @@ def _refuse_unread(e: Builder) -> None:
 
 def evaluate(e: Builder, asked: Iterable[Condition]) -> list[Tensor] | None:
     """Returns the outputs as constants; None if one is not constant, or a condition of `asked` does
-    not hold. Raises Unsupported for an operator without an op, which can only be evaluated."""
+    not hold. Raises Unsupported for an operator of which no row has an op: it can only be
+    evaluated."""
     try:
         made = None if row_conditions.unmet(asked, e) else build(e)
     except Unsupported:
-        if not e.row.op and not e.symbolic:
+        if not e.row.op and not e.symbolic and e.host.title not in e.table.rows:
             raise
         return None
     except evaluation.FAILURES:

@@ -52,6 +52,8 @@ def kept(e: Builder) -> int | None:
     bounds = [t.shape[t.counted[0]] for t in given if t.counted is not None]
     alike = all(surely_equal(n, bound(e)) for n in bounds)
     axis = e.row.keeps_count(e) if alike and _is_understood(e) else None
+    if axis == OWN and _counts(e) <= e.tensors.growing:  # nothing would tell that more were counted
+        axis = None
     e.count = None if axis is None else _counts(e).pop()
     return axis
 

@@ -85,7 +85,7 @@ class Facts:
     large. `run_values` are values of inputs that a plan is specialized for; before a run, they are
     guesses. Without a `judge`, nodes that can be imported are not refused. `sequences` has the
     keys of tensors of inputs that are lists of tensors. `inner`: the graph is a step of a loop that
-    is unrolled, so the host reads none of its values."""
+    is unrolled, so the host reads none of its values. `room` is as in `Tensors` (0: the first)."""
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     symbols: Mapping[str, int] | None = None
@@ -94,12 +94,14 @@ class Facts:
     judge: Judge | None = None
     sequences: Mapping[str, Sequence[str]] = field(default_factory=dict)
     inner: bool = False
+    room: int = 0
 
     @property
     def symbolic(self) -> bool:
         """Whether shapes or values are symbolic; then results of any shape follow in a run."""
         values = self.run_values.values()
-        return any(map(is_symbolic, self.shapes.values())) or any(map(symbolic, values))
+        given = (*self.shapes.values(), (self.room,))
+        return any(map(is_symbolic, given)) or any(map(symbolic, values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +117,8 @@ class Imported:
     were guessed, too; `contradictions` counts shapes that differ from the host's. `constants` are
     the results of the model that are known, by their keys. `keeping` are nodes of the host that
     keep a count, and `counted` has the node that counts for each value that follows from a count
-    (see `importer.counts`). `sequences` has the tensors of values that are lists of tensors."""
+    (see `importer.counts`). `sequences` has the tensors of values that are lists of tensors, and
+    `growing` is as in `Tensors`."""
 
     model: HostModel
     table: Table
@@ -134,6 +137,7 @@ class Imported:
     keeping: AbstractSet[int] = frozenset()
     counted: Mapping[str, int] = field(default_factory=dict)
     sequences: Mapping[int, tuple[tuple[int, Tensor], ...]] = field(default_factory=dict)
+    growing: AbstractSet[int] = frozenset()
 
     @property
     def dynamic(self) -> bool:

@@ -256,6 +256,7 @@ class _Importer(State):
             number = host.id if k == len(builder.nodes) - 1 else first + k
             layout = arranging[k] and not all(arranging)
             self.nodes.append(replace(node, id=number, layout=layout, **common))
+            self.note_computed(node)
 
     # ---- refuse -------------------------------------------------------------------------------
 
@@ -299,6 +300,7 @@ class _Importer(State):
             impossible=frozenset(self.impossible),
             keeping=frozenset(self.keeping),
             counted=self._counted(),
+            growing=frozenset(self.tensors.growing),
             run_values=self.run_values,
             contradictions=self.contradictions,
             constants={key: held for key, held in results if held.data is not None},

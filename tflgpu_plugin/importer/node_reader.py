@@ -94,6 +94,11 @@ class NodeReader:
         held = None if tensor is None else self.tensors.table[tensor].counted
         return None if held is None else held[0]
 
+    def computed(self, position: int) -> bool:
+        """Whether a run computes the value of an input that is not known from more than a few
+        integers, so that no host tells it before."""
+        return self.tensors.computed is None or self.x(position) in self.tensors.computed
+
     def elements(self, tensor: int) -> tuple[int, ...] | None:
         """Returns the tensors of a sequence; None for a tensor, or where they are not known."""
         return self.tensors.sequences.get(tensor)

@@ -15,7 +15,7 @@ from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.expressions import value as expression
 from tflgpu_plugin.importer.imported import Facts, Table
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
-from tflgpu_plugin.importer.tensors import Tensors
+from tflgpu_plugin.importer.tensors import FIRST_ROOM, Tensors
 from tflgpu_plugin.ir import Array, Condition, HostOp, Node, Refusal, Shape, Tensor
 
 UNKNOWN = (-1,)
@@ -52,6 +52,9 @@ class State:
     impossible: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        if self.planned is not None:
+            self.tensors.computed = None
+        self.tensors.room = self.facts.room or FIRST_ROOM
         for key in self.model.values if self.model.numbered else ():
             self.ids[key] = self.tensors.add(self.outside(key), int(key))
 
@@ -112,9 +115,21 @@ class State:
 
     def is_short(self, key: str) -> bool:
         """Whether a value is known, or is a tensor of a few integers."""
-        held = self.tensors.table[self.tensor(key)]
+        return self.is_known(key) or self._is_few(self.tensor(key))
+
+    def _is_few(self, tensor: int) -> bool:
+        held = self.tensors.table[tensor]
         few = UNKNOWN != held.shape and prod(held.shape) <= MAX_NUMBERS
-        return self.is_known(key) or (held.dtype in ("i32", "i64", "bool") and few)
+        return held.dtype in ("i32", "i64", "bool") and few
+
+    def note_computed(self, node: Node) -> None:
+        """Notes results of a node that follow from more than a few integers."""
+        computed, table = self.tensors.computed, self.tensors.table
+        if computed is None:
+            return
+        unknown = [t for t in node.reads if table[t].data is None]
+        if any(t in computed or not self._is_few(t) for t in unknown):
+            computed.update(node.outputs)
 
     def of_a_run(self, key: str) -> Tensor:
         """Returns the tensor of an input of a run, with its value."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from tflgpu_plugin.ir import NUMPY_NAMES, Array, Graph, Tensor
 
+FIRST_ROOM = 64  # elements of results of which a run counts any number
 ARRAYS = NUMPY_NAMES | {"object": "i64"}  # objects are symbolic extents, see `ir.extent`
 
 
@@ -34,7 +35,10 @@ class Tensors:
     `offsets` has (another integer, number) for integers that are the sum of these two, and
     `sequences` the tensors of values that are lists of tensors. Those in `stacks` have one tensor,
     whose first axis counts the tensors of the list. `told` are values that follow from a count of
-    the run, and `bounds` has the largest possible number for each tensor that counts."""
+    the run, and `bounds` has the largest possible number for each tensor that counts. `computed`
+    are tensors that follow from more than a few integers; None if all do that are not known. Of the
+    counts in `growing` no bound is known: results have `room` for so many, and if a run counts
+    more, native code has a plan made with more room."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
@@ -45,6 +49,9 @@ class Tensors:
     stacks: set[int] = field(default_factory=set)
     told: dict[int, Told] = field(default_factory=dict)
     bounds: dict[int, int] = field(default_factory=dict)
+    computed: set[int] | None = field(default_factory=set)
+    growing: set[int] = field(default_factory=set)
+    room: int = FIRST_ROOM
 
     @cached_property
     def graph(self) -> Graph:

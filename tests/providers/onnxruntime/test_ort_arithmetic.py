@@ -156,3 +156,23 @@ def test_arithmetic_stays_it_however_large_its_result() -> None:
         for got, wanted in zip(ours.run(None, feed), theirs.run(None, feed), strict=True):
             np.testing.assert_array_equal(got, wanted)
     tflgpu_plugin.assert_used(ours)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int64, np.int32, np.bool_])
+def test_what_is_filled_has_many_elements_from_the_first_plan_on(kind: type) -> None:
+    from onnx import numpy_helper
+
+    number = numpy_helper.from_array(np.array([1], kind))
+    nodes = [
+        node("Relu", ["x"], ["r"]), node("Shape", ["r"], ["shape"]),
+        node("ConstantOfShape", ["shape"], ["filled"], value=number),
+        node("Cast", ["filled"], ["f"], to=1), node("Add", ["r", "f"], ["y"]),
+    ]  # fmt: skip
+    for shape in ((70, 80), ("n", 80)):
+        data = model(nodes, {"x": shape}, {"y": None})
+        ours, theirs = session(data, optimize=False), cpu(data, optimize=False)
+        for rows in (70,) if shape[0] == 70 else (90, 3, 400):
+            feed = {"x": np.random.default_rng(rows).uniform(-1, 1, (rows, 80)).astype(np.float32)}
+            np.testing.assert_array_equal(ours.run(None, feed)[0], theirs.run(None, feed)[0])
+        report = tflgpu_plugin.report(ours)
+        assert report.count("gpu") == len(nodes), str(report)

@@ -351,11 +351,11 @@ typedef struct tg_ort_callbacks {
 /* NULL clears them and waits for callbacks in flight; afterwards sessions are refused with a sentence. */
 void tg_ort_set_callbacks(const tg_ort_callbacks *callbacks);
 
-enum { TG_MAX_NUMBERS = 64 };
+enum { TG_MAX_NUMBERS = 64, TG_MOST_ROOM = 65536 };
 
 /* A partition. nodes: onnxruntime's ids. inputs: names of all values whose shape selects the plan; the first port_count are the
- * replay's inputs in order. outputs: names in the replay's order; after them the replay has count_count int32 numbers, which
- * say how many elements other outputs have and are not given to the host. */
+ * replay's inputs in order. outputs: names in the replay's order; then the replay has count_count int32 numbers, which say how many
+ * elements other outputs have. For those with grows 1 a plan has room up to the last number that selects it, `room` at first. */
 typedef struct tg_ort_partition_spec {
   int64_t number;
   const uint64_t *nodes; size_t node_count;
@@ -363,7 +363,7 @@ typedef struct tg_ort_partition_spec {
   /* Inputs whose numbers select the plan, too: up to TG_MAX_NUMBERS each. With clamps 1, integers beyond int32 mean the same as the
    * nearest ones in it; with 0, a run with such integers fails. */
   const char *const *values; const uint8_t *clamps; size_t value_count;
-  const char *const *outputs; size_t output_count, count_count;
+  const char *const *outputs; size_t output_count, count_count; const uint8_t *grows; int32_t room;
   /* Inputs whose default was planned as a constant, its bytes, rank and extents (copied): a run with others fails. */
   const char *const *guards; const void *const *guard_data; const uint64_t *guard_bytes;
   const int64_t *const *guard_shapes; size_t guard_count;

@@ -39,15 +39,19 @@ static void copy_spec(tg_ort_partition *partition, const tg_ort_partition_spec *
   tgi_memory *memory = &partition->memory;
   partition->base.refs = 1;
   partition->base.number = spec->number;
-  partition->base.arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count, .values = spec->value_count,
+  partition->base.arity = (tgi_arity){.inputs = spec->input_count, .ports = spec->port_count,
+                                      .values = spec->value_count + (spec->room ? 1 : 0),
                                       .outputs = spec->output_count, .counts = spec->count_count};
   partition->node_count = spec->node_count;
   partition->nodes = tgi_copy(memory, spec->nodes, spec->node_count, sizeof *spec->nodes);
   if (partition->nodes) qsort(partition->nodes, partition->node_count, sizeof *partition->nodes, compare);
   partition->inputs = tgi_copy_texts(memory, spec->inputs, spec->input_count);
   partition->outputs = tgi_copy_texts(memory, spec->outputs, spec->output_count);
+  partition->value_count = spec->value_count;
   partition->values = tgi_copy_texts(memory, spec->values, spec->value_count);
   partition->clamps = tgi_copy(memory, spec->clamps, spec->value_count, 1);
+  partition->grows = tgi_copy(memory, spec->grows, spec->count_count, 1);
+  atomic_init(&partition->room, partition->first_room = spec->room);
   copy_guards(partition, spec);
   make_habits(partition);
   if (spec->context) partition->context = tgi_copy(memory, spec->context, spec->context_bytes, 1);
@@ -243,7 +247,7 @@ static bool read_values(tgi_compute *compute, const tgo_node *fused, tg_error *e
   compute->inputs = find_positions(memory, of->inputs, of->input_count, partition->inputs, arity.inputs, err);
   compute->outputs = find_positions(memory, of->outputs, of->output_count, partition->outputs, arity.outputs, err);
   compute->guards = find_positions(memory, of->inputs, of->input_count, partition->guards, partition->guard_count, err);
-  compute->values = find_positions(memory, of->inputs, of->input_count, partition->values, arity.values, err);
+  compute->values = find_positions(memory, of->inputs, of->input_count, partition->values, partition->value_count, err);
   return compute->inputs && compute->outputs && compute->guards && compute->values;
 }
 

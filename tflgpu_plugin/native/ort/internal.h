@@ -40,7 +40,12 @@ struct tg_ort_partition {
   uint64_t *nodes;                 /* sorted */
   size_t node_count;
   char **inputs, **outputs, **guards, **values;
+  size_t value_count;
   uint8_t *clamps;                 /* for each of `values` */
+  uint8_t *grows;                  /* for each count */
+  _Atomic int32_t room;            /* of the counts that grow, 0 if there are none */
+  _Atomic int32_t spare_runs;      /* the last runs in a row that have used little of the room */
+  int32_t first_room;
   void **guard_data;               /* the bytes that the guarded inputs must have */
   uint64_t *guard_bytes;
   int64_t **guard_shapes;          /* the rank and the extents of each */

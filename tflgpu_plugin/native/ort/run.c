@@ -1,6 +1,8 @@
 /* Compute: one run of a partition. It calls Python only for shapes without a plan. */
 #include "ort/internal.h"
 
+enum { SPARE_RUNS = 8 };
+
 typedef struct call {
   const tgi_compute *compute;
   tg_ort_partition *partition;
@@ -13,6 +15,7 @@ typedef struct call {
   bool *stay;                      /* see tgi_ports */
   tgi_readback **readbacks;        /* see tgi_ports */
   int32_t *counts;
+  int32_t room;                    /* of the counts that grow */
   void **counted;                  /* for each output, our own memory if a count determines its size for the host, else NULL */
   int32_t *shapes;                 /* for each input rank and extents, then for each of `values` a count and numbers */
   size_t shape_count, shape_room;
@@ -250,14 +253,72 @@ static void leave_tensors(call *c, bool written) {
   }
 }
 
+/* Returns the largest of the counts that grow. */
+static int32_t largest_count(const call *c) {
+  int32_t most = 0;
+  for (size_t k = 0; c->room && k < c->partition->base.arity.counts; k++)
+    if (c->partition->grows[k] && c->counts[k] > most) most = c->counts[k];
+  return most;
+}
+
 static int run_plan(call *c, const tgi_plan *plan) {
   if (!plan->replay) return tgi_fail(c->err, "This run could not be planned for the GPU: %s", plan->reason);
   if (check_inputs(c, plan) || read_outputs(c, plan)) return 1;
   tgi_ports ports = {c->inputs, c->outputs, NULL, c->stay, c->readbacks, false};
   int failed = find_tensors(c, plan) ||
                tgi_partition_run(&c->partition->base, plan, &ports, c->err);
-  leave_tensors(c, !failed);
-  return failed || give_outputs(c, plan);
+  bool fits = !failed && largest_count(c) <= c->room;
+  leave_tensors(c, fits);
+  return failed || (fits && give_outputs(c, plan));
+}
+
+/* Sets the ports of a run to nothing, apart from those of counts. */
+static void clear_ports(call *c) {
+  tgi_arity arity = c->partition->base.arity;
+  memset(c->inputs, 0, (arity.inputs + arity.outputs + arity.counts) * sizeof *c->inputs);
+  memset(c->addresses, 0, arity.outputs * sizeof *c->addresses);
+  memset(c->stay, 0, (arity.outputs + arity.counts) * sizeof *c->stay);
+  memset(c->readbacks, 0, (arity.outputs + arity.counts) * sizeof *c->readbacks);
+  for (size_t k = 0; k < arity.counts; k++)
+    c->outputs[arity.outputs + k] = (tg_port){.host = &c->counts[k], .bytes = sizeof c->counts[k]};
+}
+
+static int run_once(call *c) {
+  tgi_arity arity = c->partition->base.arity;
+  clear_ports(c);
+  c->shape_count = 0;
+  c->room = atomic_load(&c->partition->room);
+  if (each(c, arity.inputs, read_input) || each(c, c->partition->value_count, read_value) ||
+      each(c, c->partition->guard_count, check_guard))
+    return 1;
+  if (c->room && (append(c, "", 1) || append(c, "", c->room))) return 1;
+  tgi_plan *plan = find_plan(c);
+  int failed = !plan || run_plan(c, plan);
+  tgi_plan_release(plan);
+  return failed;
+}
+
+static void change_room(const call *c, int32_t room) {
+  int32_t before = c->room;        /* else another thread has changed it meanwhile */
+  atomic_compare_exchange_strong(&c->partition->room, &before, room);
+}
+
+/* Makes room for a count of this run, and a quarter more, in plans of this run and later ones. */
+static int grow(const call *c, int32_t most) {
+  if (most > TG_MOST_ROOM)
+    return tgi_fail(c->err, "A run counts %d elements, more than the %d for which the GPU has room.", most, TG_MOST_ROOM);
+  change_room(c, most + most / 4 < TG_MOST_ROOM ? most + most / 4 : TG_MOST_ROOM);
+  return 0;
+}
+
+/* Halves the room after some runs in a row that have used at most a quarter of it, since kernels compute for all of it. */
+static void shrink(const call *c, int32_t most) {
+  if (c->room <= c->partition->first_room || most > c->room / 4) {
+    atomic_store(&c->partition->spare_runs, 0);
+  } else if (atomic_fetch_add(&c->partition->spare_runs, 1) + 1 >= SPARE_RUNS) {
+    atomic_store(&c->partition->spare_runs, 0);
+    change_room(c, c->room / 2);
+  }
 }
 
 static int run(call *c) {
@@ -270,16 +331,20 @@ static int run(call *c) {
   c->readbacks = tgi_zeros(&c->memory, arity.outputs + arity.counts, sizeof *c->readbacks);
   if (c->memory.lacks) return no_memory(c);
   c->outputs = c->inputs + arity.inputs;
-  for (size_t k = 0; k < arity.counts; k++)
-    c->outputs[arity.outputs + k] = (tg_port){.host = &c->counts[k], .bytes = sizeof c->counts[k]};
   if (tg_is_forked(c->err)) return 1;
-  if (each(c, arity.inputs, read_input) || each(c, arity.values, read_value) ||
-      each(c, c->partition->guard_count, check_guard))
-    return 1;
-  tgi_plan *plan = find_plan(c);
-  int failed = !plan || run_plan(c, plan);
-  tgi_plan_release(plan);
-  return failed;
+  int32_t first = atomic_load(&c->partition->room);
+  for (;;) {
+    if (run_once(c)) {
+      if (c->room > first) change_room(c, first);   /* later runs may need less */
+      return 1;
+    }
+    int32_t most = largest_count(c);
+    if (most <= c->room) {
+      shrink(c, most);
+      return 0;
+    }
+    if (grow(c, most)) return 1;
+  }
 }
 
 /* Runs the host's own kernels after the GPU has failed. Their errors are errors of the model. */
