@@ -12,6 +12,7 @@ import pytest
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Quantization, Shape, Tensor
 from tflgpu_plugin.ops import views
+from tflgpu_plugin.passes import verifier
 from tflgpu_plugin.passes.quant import integer_weights, requantize
 from tflgpu_plugin.passes.quant.dequantize import dequantize
 from tflgpu_plugin.passes.quant.fake_quantization import fake_quantize
@@ -341,3 +342,24 @@ def test_operands_after_a_bias_in_int32_stay() -> None:
     assert bias is not None
     np.testing.assert_array_equal(bias, np.arange(8) * 0.5 * 0.5)
     assert found.inputs[:2] == (0, 1) and found.inputs[3:] == (3,)
+
+
+# ---- transposed convolutions over int16 ---------------------------------------------------------
+
+
+def test_sums_of_digits_keep_the_shape_that_a_node_states() -> None:
+    """Without it a transposed convolution would have a smaller result."""
+    short, weights = Quantization((0.5,), (0,)), Quantization((0.25,), (0,))
+    size, shape = np.array([1, 6, 6, 1], np.int32), (1, 6, 6, 1)
+    tensors = {
+        0: Tensor("", (1, 3, 3, 2), "i16", quantization=short),
+        1: Tensor("", (1, 3, 3, 2), "i8", np.ones((1, 3, 3, 2), np.int8), quantization=weights),
+        2: Tensor("", (4,), "i32", size),
+        3: Tensor("", shape, "i16", quantization=short),
+    }
+    given = {"strides": (2, 2), "padding": "same", "activation": "none"}
+    node = Node(0, "transpose_conv", (0, 1, None, 2), (3,), given)
+    made = fake_quantize(Graph(tensors, (node,), (0,), (3,)))
+    verifier.check_shapes(made)
+    sums = [each for each in made.nodes if each.op == "transpose_conv"]
+    assert sums and all(made.shape(each.outputs[0]) == shape for each in sums)

@@ -40,12 +40,14 @@ def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
     if found is None:
         raise ValueError("a layer over int16 that is not exact")
     constant = e.add(requantize.retyped(held, numbers.astype(np.int16)))
+    stated = node.inputs[3:]  # the shape of a transposed convolution's result
+    operands = (constant, None, *stated) if stated else (constant,)
     made, sums = [], []
     for place in range(wide_total.SIZE // found.bits):
         made.append(_digit(e, node, 0, place * found.bits, found.bits))
         (digit,) = made[-1].outputs
         sums.append(e.add(_real(e, node.outputs[0])))
-        part = e.node(node.op, (digit, constant), (sums[-1],), [node], **node.attributes)
+        part = e.node(node.op, (digit, *operands), (sums[-1],), [node], **node.attributes)
         made.append(replace(part, epilogue=(WHOLE,)))
     rows = e.constant(found.rows, dtype="i32", name="requantization")
     attributes = {"bits": found.bits, "numbers": (levels.scale, levels.least, levels.most)}
