@@ -225,6 +225,32 @@ def test_interpolation(shape: Any, size: Any, host_name: str, book: Book) -> Non
     judged("RESIZE_BILINEAR", interpolated(shape, size), host_name, book)
 
 
+@pytest.mark.parametrize(("op", "table", "options"), [
+    ("LEAKY_RELU", "LeakyReluOptions", {"alpha": 0.3}), ("QUANTIZE", "QuantizeOptions", {}),
+])  # fmt: skip
+def test_interpolation_whose_result_is_computed_with(
+    op: str, table: str, options: dict[str, Any], host_name: str
+) -> None:
+    """A step that the kernel fuses reads the numbers that hosts store between the two."""
+    model, shape, size = models.Model(), (1, 2, 3, 4), (1, 4, 5, 4)
+    x, listed = model.input("x", shape, SHORT), model.constant(np.array(size[1:3], np.int32))
+    centers = {"alignCorners": False, "halfPixelCenters": True}
+    y = model.op("RESIZE_BILINEAR", [x, listed], "ResizeBilinearOptions", centers, shape=size,
+                 dtype=SHORT, version=3)  # fmt: skip
+    result = model.op(op, [y], table, options, shape=size, dtype=SHORT, version=2)
+    for tensor, scale in ((x, 2.0**-13), (y, 2.0**-13), (result, 1.7 * 2.0**-13)):
+        model.tensors[tensor].quantization = held(scale)
+    model.output(result)
+    chance = np.random.default_rng(5)
+    feeds = [[chance.integers(16000, 32000, shape).astype(np.int16)] for _ in range(200)]
+    data = model.to_bytes()
+    if not host.registers(data, host_name):
+        pytest.skip(f"{host_name} has no such kernels")
+    run = host.run_on_gpu(data, feeds, host_name)
+    np.testing.assert_array_equal(run.outputs, host.run_on_cpu(data, feeds, host_name))
+    assert run.placement.on_gpu == 2
+
+
 # ---- two tensors ---------------------------------------------------------------------------------
 
 

@@ -130,11 +130,22 @@ FORMS = Forms(
 
 def lower(low: Lowering, node: Node) -> None:
     """Records one launch of TFLite's interpolation between four neighbours per pixel."""
-    given, result = (low.graph.tensors[t] for t in (node.operand(), node.outputs[0]))
+    given = low.graph.tensors[node.operand()]
     kinds = {"align_corners": "step_corners", "half_pixel_centers": "step_centers"}
     rule = next((kind for name, kind in kinds.items() if node.attributes[name]), "step")
-    whole = given if quantization.quantized(given) and quantization.alike(given, result) else None
+    whole = given if _keeps_levels(low.graph, node) else None
     _between(low, node, "ten_bits" if given.dtype in TEN_BITS else rule, stored=whole)
+
+
+def _keeps_levels(graph: Graph, node: Node) -> bool:
+    """Whether results are numbers of the input's levels, before any further step is fused: hosts
+    interpolate the stored numbers then."""
+    given, result = (graph.tensors[t] for t in (node.operand(), node.outputs[0]))
+    if not quantization.quantized(given) or quantization.alike(given, result):
+        return quantization.quantized(given)
+    first = node.epilogue[:1]
+    scale, _ = quantization.parameters(given)
+    return any(step.op == "fake_quant" and step.parameters[0] == scale for step in first)
 
 
 def _lower_image(r: Resize) -> None:
