@@ -157,6 +157,10 @@ NODES = [
       for op, more in (("lstm", {}), ("gru", {}), ("gru", {"linear": True}))
       for names in (("relu", "tanh", "tanh"), ("tanh", "relu", "logistic"),
                     ("logistic", "logistic", "relu"))),
+    *(layer(f"hard_gates_{name}", op, 3, 2, 6, gate_function="hard_sigmoid", scale=2.0,
+            alpha=alpha, beta=beta)
+      for op in ("lstm", "gru")
+      for name, alpha, beta in (("usual", 0.2, 0.5), ("other", 0.4, 0.3))),
     layer("gate_clip", "gru", 4, 2, 6, gate_clip=0.5),
     layer("linear_gate_clip", "gru", 4, 2, 6, gate_clip=0.5, linear=True),
     layer("units_256", "gru", 2, 1, 256, scale=0.1),

@@ -32,6 +32,13 @@ FUSED: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _gate(name: str, alpha: float, beta: float) -> Any:
+    """Returns the function of a gate."""
+    if name == "hard_sigmoid":
+        return lambda v: np.clip(alpha * v + beta, 0, 1)
+    return ACTIVATIONS[name]
+
+
 def _cut(v: Array, limit: float) -> Array:
     return np.clip(v, -limit, limit) if limit else v
 
@@ -118,10 +125,10 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
          projection_clip: float = 0.0, gate_clip: float = 0.0,
          numbers: Array | None = None, stored: tuple[float, ...] = (),
          gate_function: str = "logistic", content_function: str = "tanh",
-         state_function: str = "tanh") -> tuple[Array, ...]:  # fmt: skip
-    gated, content, leaving = (
-        ACTIVATIONS[name] for name in (gate_function, content_function, state_function)
-    )
+         state_function: str = "tanh", alpha: float = 0.2,
+         beta: float = 0.5) -> tuple[Array, ...]:  # fmt: skip
+    gated = _gate(gate_function, alpha, beta)
+    content, leaving = ACTIVATIONS[content_function], ACTIVATIONS[state_function]
     if numbers is not None:
         return _integers(z, r, h, c, numbers, stored, time_axis, reverse)
 
@@ -167,9 +174,9 @@ def _integers(z: Array, r: Array, h: Array, c: Array, numbers: Array, stored: tu
 @each_length(4, 1)
 def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = False,
         time_axis: int = 0, reverse: bool = False, gate_clip: float = 0.0,
-        gate_function: str = "logistic",
-        content_function: str = "tanh") -> tuple[Array, ...]:  # fmt: skip
-    gated, content = ACTIVATIONS[gate_function], ACTIVATIONS[content_function]
+        gate_function: str = "logistic", content_function: str = "tanh", alpha: float = 0.2,
+        beta: float = 0.5) -> tuple[Array, ...]:  # fmt: skip
+    gated, content = _gate(gate_function, alpha, beta), ACTIVATIONS[content_function]
     moved, order = _steps(z, time_axis, reverse)
     units, results = h.shape[1], dict[int, Array]()
     for t in order:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, needs
-from tflgpu_plugin.ops.recurrent import FUNCTIONS
+from tflgpu_plugin.ops.gate_functions import FUNCTIONS, HARD_NUMBERS
 from tflgpu_plugin.providers import Builder
 
 from .attention import as_integers, gathered
@@ -22,6 +22,8 @@ W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 PEEPHOLES = [0, 2, 1]  # input, output and forget gate reordered to input, forget, output
 NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
+HARD = "hardsigmoid"  # only of gates
+GATES = NAMES | {HARD: "hard_sigmoid"}
 LSTM_FUNCTIONS, GRU_FUNCTIONS = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh")
 
 # Returns (inputs of the op between the hidden state and the lengths, further attributes) for a
@@ -78,13 +80,25 @@ def rnn(e: Builder) -> list[int]:
     return _layers(e, lambda e, d: ((), {"activation": names[d or 0]}))
 
 
-def _functions(e: Builder, d: int | None, *default: str) -> dict[str, str]:
+def _functions(e: Builder, d: int | None, *default: str) -> dict[str, Any]:
     """Returns attributes for the functions of direction `d` (None: both, which have the same) that
     differ from the `default` ones."""
     first = (d or 0) * len(default)
-    named = _activations(e, default)[first : first + len(default)]
-    pairs = zip(FUNCTIONS, named, default, strict=False)
-    return {name: NAMES[given] for name, given, usual in pairs if given != usual}
+    names = _activations(e, default)
+    pairs = zip(FUNCTIONS, names[first : first + len(default)], default, strict=False)
+    found: dict[str, Any] = {name: GATES[given] for name, given, usual in pairs if given != usual}
+    if names[first] == HARD:
+        found |= _hard_numbers(e, names[:first].count(HARD))
+    return found
+
+
+def _hard_numbers(e: Builder, which: int) -> dict[str, float]:
+    """Returns the slope and offset of this HardSigmoid among those of the node, as onnxruntime
+    takes them: the given ones in order, then the default."""
+    return {
+        name: float((*(e.host.attributes.get(f"activation_{name}") or ())[which:], usual)[0])
+        for name, usual in HARD_NUMBERS.items()
+    }
 
 
 def _linear(e: Builder) -> bool:
@@ -197,6 +211,7 @@ def _together(e: Builder) -> bool:
     """Whether both directions can be one op over a batch of twice the size."""
     names = _activations(e, ())
     alike = names[: len(names) // 2] == names[len(names) // 2 :]
+    alike = alike and (HARD not in names or _hard_numbers(e, 0) == _hard_numbers(e, 1))
     plain = not _time_axis(e) and not e.has(PEEPHOLE)
     return _direction(e) == "bidirectional" and plain and alike
 
@@ -294,9 +309,11 @@ _CELL = (
     ),
     needs(
         "attribute.unsupported",
-        "No activation_alpha or activation_beta.",
-        lambda e: (
-            not any(e.host.attributes.get(f"activation_{name}") for name in ("alpha", "beta"))
+        "No activation_alpha or activation_beta except of HardSigmoid.",
+        lambda e: all(
+            len(e.host.attributes.get(f"activation_{name}") or ())
+            <= _activations(e, ()).count(HARD)
+            for name in HARD_NUMBERS
         ),
     ),
 )
@@ -322,13 +339,16 @@ def _fitting(gates: int, turned: bool = False) -> Condition:
 
 def _activated(*default: str) -> Condition:
     def condition(e: Builder) -> Refusal | None:
-        names = _activations(e, default)
-        if set(names) <= NAMES.keys() and len(names) >= len(_usual(e, default)):
+        names, gated = _activations(e, default), len(default) > 1
+        known = (name in (NAMES if k % len(default) or not gated else GATES)
+                 for k, name in enumerate(names))  # fmt: skip
+        if all(known) and len(names) >= len(_usual(e, default)):
             return None
         sentence = f"{e.host.title} with the activations {', '.join(names)} is not supported."
         return Refusal("activation.unsupported", sentence)
 
-    condition.__doc__ = f"The activations {', '.join([*NAMES][:-1])} or {[*NAMES][-1]}."
+    more = f"; of gates also {HARD}" if len(default) > 1 else ""
+    condition.__doc__ = f"The activations {', '.join([*NAMES][:-1])} or {[*NAMES][-1]}{more}."
     return condition
 
 

@@ -68,8 +68,9 @@ SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, 
      {"axes": (2, 3)}, {}),
     ("LSTM", "Weights and biases of matching shapes.", {"x": (4, 1, 3), **{k: np.ones(v, np.float32)
      for k, v in LSTM.items()}}, {}, {"direction": b"bidirectional"}),
-    ("LSTM", "The activations tanh, sigmoid or relu.", {"x": (4, 1, 3), **{k: np.ones(v, np.float32)
-     for k, v in LSTM.items()}}, {"activations": (b"Sigmoid", b"Tanh", b"Tanh")},
+    ("LSTM", "The activations tanh, sigmoid or relu; of gates also hardsigmoid.",
+     {"x": (4, 1, 3), **{k: np.ones(v, np.float32) for k, v in LSTM.items()}},
+     {"activations": (b"Sigmoid", b"Tanh", b"Tanh")},
      {"activations": (b"Sigmoid", b"Tanh", b"Elu")}),
 ]  # fmt: skip
 

@@ -130,6 +130,9 @@ fn normalize(thread: u32, first: u32, count: u32) {
 {% if rectifies %}
 fn rectified(v: vec4f) -> vec4f { return keep_nan(v, max(v, vec4f(0.0))); }
 {% endif %}
+{% if hardens %}
+fn hardened(v: vec4f) -> vec4f { return cut(p.alpha * v + p.beta, 0.0, 1.0); }
+{% endif %}
 {% if cell == "lstm" and not stored %}
 fn leaving(q: u32, state: vec4f) -> vec4f {
   var to_leave = sum_of(p.leave, q);

@@ -13,7 +13,8 @@ bias), gate inputs, peepholes included, are first normalized over the units to m
 `projection_clip` limit c and the projected h, `gate_clip` the gate inputs (0: no limit). With
 `stored` and `numbers`, as `integer_lstm` makes them, z and r hold integers, and gates and c are
 computed in 16 bits as in hosts. `gate_function` (default: logistic), `content_function` of the cell
-gate and `state_function` of c (tanh) may be tanh, relu or logistic.
+gate and `state_function` of c (tanh) may be tanh, relu or logistic; that of the gates also
+hard_sigmoid, alpha * v + beta (0.2 and 0.5) from 0 to 1.
 
 `gru(z, r[3*D, D], h0[B, D], bias[D]|None, lengths|None)` -> y, last h. Blocks update, reset, new
 content; h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r
@@ -42,6 +43,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
+from tflgpu_plugin.ops import gate_functions
 from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.recurrent_weights import decompose, in_slices, pack_extra, pack_rows
@@ -63,9 +65,6 @@ STORED = (
     *("factor_shift", "state_scale", "state_bits", "state_most"),
 )
 ACTIVATIONS = ("tanh", "relu", "logistic")
-# Attributes of an LSTM or GRU for its functions, with their defaults, and the functions of kernels.
-FUNCTIONS = {"gate_function": "logistic", "content_function": "tanh", "state_function": "tanh"}
-WRITTEN = {"tanh": "tanh_exact", "relu": "rectified", "logistic": "logistic"}
 
 
 def gate_count(node: Node) -> int:
@@ -225,9 +224,8 @@ def lower(low: Lowering, node: Node) -> None:
         "own": _own(node) if low.target.software else 1,
         "lengths": _lengths(node) is not None,
     }
-    functions = {name: node.attributes.get(name, usual) for name, usual in FUNCTIONS.items()}
-    variant |= {name: WRITTEN[function] for name, function in functions.items()}
-    variant["rectifies"] = "relu" in functions.values()
+    numbers, functions = gate_functions.written(node)
+    parameters, variant = parameters | numbers, variant | functions
     low.loops(node, steps * _rounds(node, units, outputs))
     reads: dict[str, Source | Access] = {
         "z": Access(low.stored(node.operand(0)), 1),
@@ -387,10 +385,10 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 _ALL = "directions gate_clip packed reverse time_axis"
-_ANY = "=logistic|tanh|relu"
+_CELL = f"{_ALL} {gate_functions.ATTRIBUTES}"
 ATTRIBUTES = {
-    "lstm": f"{_ALL} gates=ifco|iofc|fco stored[10] " + " ".join(f + _ANY for f in FUNCTIONS),
-    "gru": f"{_ALL} linear gate_function{_ANY} content_function{_ANY}",
+    "lstm": f"{_CELL} gates=ifco|iofc|fco {gate_functions.STATE} stored[10]",
+    "gru": f"{_CELL} linear",
     "rnn": f"{_ALL} activation",
 }
 OPS = tuple(

@@ -164,6 +164,19 @@ def test_activations_of_gates(op: str, names: list[str]) -> None:
         compared(layer(op, activations=both, direction="bidirectional"), directions=2)
 
 
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+@pytest.mark.parametrize("numbers", [(), (1 / 6, 0.5), (0.4, 0.3, 0.2, 0.6)])
+def test_gates_of_hard_sigmoids(op: str, numbers: tuple[float, ...]) -> None:
+    """Keras writes such gates, with a slope of a fifth or a sixth. What is given for a
+    direction is its own; the other one has the usual numbers."""
+    names = ["HardSigmoid", "Tanh", "Tanh"][: 3 if op == "LSTM" else 2]
+    given = {"activation_alpha": numbers[::2], "activation_beta": numbers[1::2]} if numbers else {}
+    if len(numbers) < 4:
+        compared(layer(op, activations=names, **given))
+        compared(layer(op, activations=names, clip=0.3, **given))
+    compared(layer(op, activations=names * 2, direction="bidirectional", **given), directions=2)
+
+
 def test_directions_of_other_activations() -> None:
     for names in (["Relu", "Tanh"], ["Tanh", "Relu"], ["Relu", "Relu"]):
         compared(layer("RNN", activations=names, direction="bidirectional"), directions=2)
