@@ -21,7 +21,7 @@ AGAIN = "python -m benchmarks.compiled recorded --record"
 GPUS = ("navi31", "vega10", "dg2", "lnl", "tu102", "ga102", "a740")  # m1 has no estimates
 NETWORKS = (
     "mobilenet_v1_224", "resnet18_224", "unet_256", "bert_base_layer_128", "vit_b16_layer_197",
-    "llama_1b_token_512_4_bits",
+    "llama_1b_token_512_4_bits", "llama_8b_token_512",
 )  # fmt: skip
 PRECISIONS: dict[str, dict[str, object]] = {"float32": {}, "float16": {"half": True}}
 BYTES = "mobilenet_v2_1.0_224_quant"  # of the folder of real models
@@ -146,5 +146,5 @@ def _rows(gpus: Sequence[str]) -> dict[str, Row]:
     if not model.exists():
         print(f"{BYTES} is left out: {model_inputs.ABSENT}")
         return found
-    planned = models.plans(model, gpus)
+    planned = models.plans(model, gpus, {"byte_products": "always"})  # as calibration may find
     return found | {f"{gpu}, {BYTES}, bytes": row(models.joined(planned, gpu)) for gpu in gpus}

@@ -106,7 +106,7 @@ def test_nothing_is_left_of_what_cannot_be_kept(tmp_path: Path) -> None:
 
 VARIANT = (
     ("lanes", 8),
-    ("shared", True),
+    ("team", 8),
     ("shuffled", True),
     ("flat", False),
     ("ahead", 1),
@@ -133,7 +133,7 @@ def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         place.write_text(damaged)
         assert render("fully_connected", VARIANT) == made
         assert place.read_text() == text
-    other = render("fully_connected", (*VARIANT[:1], ("shared", False), *VARIANT[2:]))
+    other = render("fully_connected", (*VARIANT[:1], ("team", 1), *VARIANT[2:]))
     assert "subgroupShuffleXor" not in other
     assert len(list(place.parent.iterdir())) == 2
     place.parent.chmod(0o500)  # cannot be written to: rendered all the same

@@ -64,7 +64,7 @@ base = Path(os.environ["XDG_CACHE_HOME"]) / "tflgpu-plugin"
 graph, MOST = stored.dense(), 1 << 30
 
 def kernel():
-    variant = ("lanes", 8), ("shared", 1), ("shuffled", 1), ("flat", 0), ("ahead", 1), ("normed", 0)
+    variant = ("lanes", 8), ("team", 8), ("shuffled", 1), ("flat", 0), ("ahead", 1), ("normed", 0)
     return bodies.body.__wrapped__("fully_connected", variant)
 def code():
     return fingerprint.of_plugin.__wrapped__()

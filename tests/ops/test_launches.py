@@ -480,15 +480,36 @@ def test_a_cast_is_one_launch(source: str, result: str, expression: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("target", "teams", "shuffled"),
-    [(GPU, True, False), (replace(GPU, subgroup_size=32), True, True),
-     (CPU, False, False), (SHUFFLES, True, True)],
+    ("target", "team", "shuffled"),
+    [(GPU, 8, False), (replace(GPU, subgroup_size=32), 8, True), (CPU, 1, False),
+     (SHUFFLES, 8, True)],
 )  # fmt: skip
 def test_rows_of_weights_are_shared_by_teams_of_threads(
-    target: Target, teams: bool, shuffled: bool
+    target: Target, team: int, shuffled: bool
 ) -> None:
     """GPUs without shuffles add the sums of a team in workgroup memory; on software adapters that
     is slower than a thread for each row."""
     plan = lowered(target, "fully_connected", (3, 21), held(90, 21))
     (launch,) = plan.launches
-    assert (launch.variant["shared"], launch.variant["shuffled"]) == (teams, shuffled)
+    assert (launch.variant["team"], launch.variant["shuffled"]) == (team, shuffled)
+
+
+@pytest.mark.parametrize(
+    ("rows", "inputs", "outputs", "wanted"),
+    [
+        (1, 1024, 1000, (64, 64, 250)),  # a thread has 4 iterations, which it loads at once
+        (1, 512, 1000, (32, 32, 250)),
+        (3, 1024, 1000, (16, 32, 125)),  # 12,000 threads nearly fill the GPU
+        (1, 1024, 6000, (8, 32, 375)),
+        (1, 96, 8, (8, 32, 1)),
+    ],
+)
+def test_few_rows_have_larger_teams_on_gpus(
+    rows: int, inputs: int, outputs: int, wanted: tuple[int, int, int]
+) -> None:
+    """Threads of a team and of a workgroup, and workgroups of a row."""
+    (launch,) = lowered(GPU, "fully_connected", (rows, inputs), held(outputs, inputs)).launches
+    found = launch.variant["team"], launch.variant["lanes"], launch.workgroups[0]
+    assert found == wanted and launch.workgroups[1] == rows
+    (launch,) = lowered(SHUFFLES, "fully_connected", (rows, inputs), held(8, inputs)).launches
+    assert launch.variant["team"] == 8

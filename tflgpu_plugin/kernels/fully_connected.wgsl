@@ -1,8 +1,7 @@
 // Fully connected layer: output row n, one channel slice at a time. Weights are row-major: [output][input slice] of vec4.
 //
 // Variant:
-//   shared  a team of 8 invocations splits the inputs of each output slice among them and adds the partial sums; otherwise each
-//           invocation computes a slice of its own
+//   team    invocations that split the inputs of an output slice among them and add the partial sums: 1, 8 or, on GPUs, more
 //   shuffled  the partial sums are added by shuffle, else through workgroup memory
 //   flat    the inputs of a row cross row boundaries in the storage of x, so they are read one by one
 //   lanes   invocations of a workgroup
@@ -13,7 +12,6 @@
 //   shifts  each output has a summand
 //
 // The loop over inputs is nested, because some drivers end a loop after 65,535 iterations.
-@let EACH = 8 if SHARED else 1;
 @each r in 4;
 @if FLAT {
   fn input(n: u32, slice: u32) -> vec4f {
@@ -24,11 +22,11 @@
     return select(vec4f(0.0), vec4f(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), ok);
   }
 }
-{% if shared %}{% include "team_total.wgsl" %}{% endif %}{% if normed %}{% include "row_norm.wgsl" %}{% endif %}
+{% if team > 1 %}{% include "team_total.wgsl" %}{% endif %}{% if normed %}{% include "row_norm.wgsl" %}{% endif %}
 {% include "each_group.wgsl" %}
   let n = wi.y;
-  let lane = lid % EACH;
-  let slice = wi.x * (LANES / EACH) + lid / EACH;
+  let lane = lid % TEAM;
+  let slice = wi.x * (LANES / TEAM) + lid / TEAM;
   let row[r] = min(slice * 4u + r, p.outputs - 1u) * p.input_slices;
   var sum[r] = vec4f(0.0);
   // Uniforms are read before the loops, so that drivers keep them in registers. `zero`, which is always 0, reads the offsets.
@@ -42,10 +40,10 @@
   for (var start = zero; start < input_slices; start += p.chunk) {
     let end = min(start + p.chunk, input_slices);
 @if AHEAD > 1 {
-    let whole = end - (end - start) % (AHEAD * EACH);
-    for (var k = start; k < whole; k += AHEAD * EACH) {
+    let whole = end - (end - start) % (AHEAD * TEAM);
+    for (var k = start; k < whole; k += AHEAD * TEAM) {
   @for u in AHEAD {
-      let at[u] = k + u * EACH + lane;
+      let at[u] = k + u * TEAM + lane;
       var x[u] = load_x(x_base + at[u] * x_pixels);
       @if NORMED: x[u] = row_element(x[u], at[u]);
       let w[r][u] = load_w(row[r] + at[u]);
@@ -57,7 +55,7 @@
 } @else {
     let whole = start;
 }
-    for (var k = whole + lane; k < end; k += EACH) {
+    for (var k = whole + lane; k < end; k += TEAM) {
       @if FLAT: var x = input(n, k);
       @if !FLAT: var x = load_x(x_base + k * x_pixels);
       @if NORMED: x = row_element(x, k);
@@ -66,7 +64,7 @@
   }
   let ones = vec4f(1.0);
   var value = vec4f(dot(sum[0], ones), dot(sum[1], ones), dot(sum[2], ones), dot(sum[3], ones));
-@if SHARED: value = team_total(value, lid);
+@if TEAM > 1: value = team_total(value, lid);
 @if NORMED: value = row_result(value, p.first_slice + slice, lid);
   if (lane == 0u && slice < p.slices) {
     store_y((n / p.y_pixels * p.y_slices + p.first_slice + slice) * p.y_pixels + n % p.y_pixels, epilogue_y(p.first_slice + slice), value);

@@ -13,16 +13,9 @@
 {% set slices = 8 // bits %}
 {% set teams = lanes // team %}
 {% if team > 1 %}{% include "team_total.wgsl" %}{% endif %}
-{% if team > 8 %}var<workgroup> totals: array<vec4f, {{ lanes // 8 }}>;{% endif %}
 {% macro total(name) %}
 {% if team > 1 %}
   {{ name }} = team_total({{ name }}, lid);
-{% endif %}
-{% if team > 8 %}
-  workgroupBarrier();
-  totals[lid / 8u] = {{ name }};
-  workgroupBarrier();
-  {{ name }} = {% for k in range(team // 8) %}{{ " + " if k }}totals[lid / {{ team }}u * {{ team // 8 }}u + {{ k }}u]{% endfor %};
 {% endif %}
 {% endmacro %}
 {# What is loaded at slice j of the inputs, where it exists: units that are loaded at once are whole. #}

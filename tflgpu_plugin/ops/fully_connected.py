@@ -16,9 +16,9 @@ from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Access, Kernel, Lowering
 from tflgpu_plugin.ops.product import Addressing, Product, multiply
 from tflgpu_plugin.ops.table import Op, Weights
-from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead, multiplies_bytes
+from tflgpu_plugin.ops.tiles import Tile, choose_tile, loads_ahead, multiplies_bytes, team_of
 
-CHUNK = 1 << 15  # input slices per inner loop; a multiple of the 8 lanes that split them
+CHUNK = 1 << 15  # input slices per inner loop; a multiple of what a team loads at once
 KEPT = 4  # highest rank of an input with keep_num_dims
 MANY_ROWS = 8  # from this number on, rows are treated as the pixels of a 1x1 convolution
 
@@ -104,10 +104,10 @@ class Rows:
 
 
 def _multiply_rows(r: Rows) -> None:
-    """Records one launch with a thread, or eight of them, per row and slice of outputs."""
+    """Records one launch with a thread, or a team of them, per row and slice of outputs."""
     low, node, x, flat = r.low, r.node, r.x, r.flat
     outputs, inputs = r.shape[0], r.shape[-1]
-    shared, slices_in = low.target.teams, -(-inputs // 4)
+    slices_in = -(-inputs // 4)
     normed = (
         None if flat else row_norms.taken(low, node, r.rows * outputs * inputs, node.operand(1))
     )
@@ -123,10 +123,11 @@ def _multiply_rows(r: Rows) -> None:
         **(normed.parameters if normed else {}),
     }
     given = normed.reads if normed else {"x": Access(node.operand(), view=1 if flat else 4)}
-    lanes = 8 if low.target.software else low.target.workgroup(32)
     ahead = 1 if flat else loads_ahead(low.target)
-    low.loops(node, (-(-slices_in // 8) if shared else slices_in) + 3 + 2 * slices_in // CHUNK)
-    each = lanes // 8 if shared else lanes  # output slices of a workgroup
+    team = team_of(low.target, slices_in // ahead, -(-outputs // 4) * r.rows)
+    lanes = 8 if low.target.software else max(team, low.target.workgroup(32))
+    low.loops(node, -(-slices_in // team) + 3 + 2 * slices_in // CHUNK)
+    each = lanes // team  # output slices of a workgroup
     for first, last, part in low.stored_parts(node.operand(1), (outputs, inputs), 8):
         slices = -(-(last - first) // 4)
         here = {"outputs": last - first, "slices": slices, "first_slice": first // 4}
@@ -135,7 +136,7 @@ def _multiply_rows(r: Rows) -> None:
                 "fully_connected",
                 {**parameters, **here},
                 {
-                    "shared": shared,
+                    "team": team,
                     "shuffled": low.target.shuffles,
                     "flat": flat,
                     "lanes": lanes,

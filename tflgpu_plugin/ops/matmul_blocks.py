@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Geometry, Graph, Misfit, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ops import row_norms
 from tflgpu_plugin.ops.blocks import Blocks
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -32,12 +31,11 @@ from tflgpu_plugin.ops.lowering import (
 from tflgpu_plugin.ops.packing import VECTOR_BYTES, pieces_of
 from tflgpu_plugin.ops.product import multiply
 from tflgpu_plugin.ops.table import Op, unplanned
+from tflgpu_plugin.ops.tiles import team_of
 
 LEAST = 16  # smallest block; blocks are powers of two
 UNIT = 32  # most numbers per iteration
 MOST_ROWS = {4: 2, 8: 4}  # rows per thread, by bits
-TEAM = 8  # threads that share an output's inputs at least
-STREAMING = 1 << 16  # threads that read weights as fast as memory gives them
 AT_ONCE = 2  # rows for which registers hold all words of a unit
 
 
@@ -172,7 +170,7 @@ def _multiply(b: BlockProduct) -> None:
     lanes = 8 if low.target.software else 64
     used, unit = -(-inputs * bits // 32), min(block, UNIT) * bits // 32
     units = -(-used // unit)
-    team = _team(low.target, units, -(-outputs // 4) * -(-rows // together))
+    team = team_of(low.target, units, -(-outputs // 4) * -(-rows // together))
     low.loops(node, -(-units // team) * (unit + 2) + 1)
     whole = unit % 4 == 0 and inputs * bits % (32 * unit) == 0
     fits = together <= AT_ONCE and whole and not low.target.software
@@ -204,21 +202,6 @@ def _multiply(b: BlockProduct) -> None:
             {"y": node.outputs[0]},
             (-(-slices // (lanes // team)), -(-rows // together), 1),
         )  # fmt: skip
-
-
-@chooses
-def _team(target: Target, units: int, slices: int) -> int:
-    """Returns how many threads share the inputs of an output slice: on GPUs as many as keep enough
-    of them busy, and each has a unit."""
-    found = TEAM if target.teams else 1
-    while (
-        not target.software
-        and 1 < found < WORKGROUP
-        and units >= 2 * found
-        and 2 * found * slices <= STREAMING
-    ):
-        found *= 2
-    return found
 
 
 FORMS = Forms(

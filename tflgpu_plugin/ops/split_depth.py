@@ -105,13 +105,13 @@ def _staged(target: Target, product: Product, count: int) -> tuple[Tile, int]:
     less often per product. It pays if half of the lanes that fill the GPU are left to hide latency,
     or three quarters in float16, whose weights take less to read."""
     blocks, tile, pixels = product.blocks, product.tile, product.address.pixels
-    least = target.threads * (3 if target.half else 2) // 4
+    quarters = 3 if target.half and target.tuning.get("half_products") != "never" else 2
     for large in larger(target, tile, pixels):
         many = count * large.pixels // tile.pixels
         whole = many <= MAX_PARTS and blocks.depth % (STAGE * large.step * many) == 0
         many = many if whole else count
         groups = -(-pixels // (large.pixels * large.lanes)) * blocks.count * many
-        if groups * large.lanes >= least:
+        if groups * large.lanes >= target.threads * quarters // 4:
             return large, many
     return tile, count
 

@@ -29,6 +29,7 @@ FEW_PAY = 1.3  # an additional pipeline must save this factor
 FEW_LANES = 32  # of workgroups for a row or few pixels, whose other lanes would be idle
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
 AHEAD = 4  # iterations on GPUs whose inputs are loaded at once, to hide latency with few waves
+TEAM, MOST_TEAM = 8, 64  # threads that share an output's inputs, at least and at most
 FEW_STEPS = 12  # iterations per tap; with more (ResNet-18) one tap has enough loads
 MOST_LOADS = 12  # vec4 of x loaded at once, over several taps; more leave GCN one wave
 WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions take whole slices
@@ -60,7 +61,9 @@ class Start:
     sizes if all subgroups have 64 lanes; `loads` the most vec4 of x that are loaded at once, over
     several taps. `dots`: layers of bytes multiply them rather than convert them to float32, also in
     windows of 3x3 of depthwise ones, where three in four factors are zeros, and in dense ones of
-    few rows; threads of dense ones compute one slice each if they are few."""
+    few rows; threads of dense ones compute one slice each if they are few. `streaming`: the threads
+    that read weights as fast as memory gives them, where they are more than those that fill the
+    GPU."""
 
     sizes: tuple[tuple[int, int], ...]
     lanes: int
@@ -68,6 +71,7 @@ class Start:
     wide: tuple[tuple[int, int], ...] = ()
     loads: int = MOST_LOADS
     dots: bool = False
+    streaming: int = 0
 
     def sizes_on(self, target: Target) -> tuple[tuple[int, int], ...]:
         return self.wide if self.wide and target.least_subgroup >= 64 else self.sizes
@@ -75,7 +79,7 @@ class Start:
 
 STARTS: dict[str, Start] = {
     "nvidia": Start(((2, 4), (2, 2), (1, 2)), 64, "memory", dots=True),
-    "amd": Start(((4, 2), (2, 2), (1, 2)), 32, "global", ((2, 2), (1, 2))),
+    "amd": Start(((4, 2), (2, 2), (1, 2)), 32, "global", ((2, 2), (1, 2)), streaming=1 << 16),
     "intel": Start(((1, 4), (1, 2)), 16, "global", loads=6),
     "apple": Start(((4, 2), (2, 2), (1, 2)), 32, "global"),
     "arm": Start(((4, 2), (2, 2), (1, 2)), 16, "global"),
@@ -92,10 +96,11 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0, planes:
 
     Software adapters: the fastest measured on lavapipe; a 7 divides the maps of common networks.
     Others: the largest of the vendor's sizes that leaves enough threads to fill the GPU, few of
-    them idle, in a launch of so many `planes` of `count` pixels. `target.tuning` may force "tile"
-    (PIXELSxSLICES), "weights", "lanes" and "ahead"."""
+    them idle, or of a launch of many `planes` of `count` pixels twice as many. `target.tuning` may
+    force "tile" (PIXELSxSLICES), "weights", "lanes" and "ahead"."""
     ahead = 1 if width else loads_ahead(target)
-    return replace(_sized(target, slices, count, width, -(-BUSY_THREADS // planes)), ahead=ahead)
+    busy = -(-WAITING_THREADS // planes) if planes > 1 else BUSY_THREADS
+    return replace(_sized(target, slices, count, width, busy), ahead=ahead)
 
 
 @chooses
@@ -236,6 +241,22 @@ def passes_weights(target: Target) -> bool:
 def multiplies_bytes(target: Target) -> bool:
     """Whether depthwise layers of bytes, and dense ones of few rows, use dot products."""
     return not target.software and STARTS.get(target.vendor, STARTS["unknown"]).dots
+
+
+@chooses
+def team_of(target: Target, units: int, slices: int) -> int:
+    """Returns how many threads share the inputs of an output slice in products of few rows: on GPUs
+    as many as keep enough of them busy, and each has one of these units."""
+    found = TEAM if target.teams else 1
+    streaming = max(target.threads, STARTS.get(target.vendor, STARTS["unknown"]).streaming)
+    while (
+        not target.software
+        and 1 < found < MOST_TEAM
+        and units >= 2 * found
+        and 2 * found * slices <= streaming
+    ):
+        found *= 2
+    return found
 
 
 def rounds(count: int, pixels: int, width: int = 0) -> int:
