@@ -261,8 +261,16 @@ def _in_blocks(e: Builder) -> bool:
     return sized and e.dtype(e.x(1)) == "u8" and not e.integer("weight_prepacked")
 
 
+@asks("shape.mismatch", kind=Impossible)
+def _wide(e: Builder) -> bool:
+    """Requires rows of K numbers."""
+    # The op's last block of weights may be partial, so that other rows fit it, too.
+    return e.rank() > 0 and e.shape()[-1] == e.integer("K")
+
+
 N_BITS = (
     _in_blocks,
+    _wide,
     absent("No g_idx (the group of each input channel).", 4),
     _fit,
 )

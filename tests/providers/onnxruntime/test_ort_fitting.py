@@ -120,3 +120,18 @@ def test_extents_that_do_not_fit_are_the_hosts_error(name: str) -> None:
             assert a.shape == b.shape, (name, shape)
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
     assert tflgpu_plugin.report(ours).runs == 2 or not one.others
+
+
+def test_rows_that_only_fill_a_part_of_the_last_block() -> None:
+    """The weights of a partial block are there, but the host multiplies K numbers only."""
+    one = Node(
+        "MatMulNBits", (2, 20), [(2, 21), (2, 19), (2, 32), (2, 16)],
+        {"w": np.full((3, 2, 8), 0x5A, np.uint8), "s": np.ones((3, 2), np.float32)}, domain=MS,
+        attributes={"K": 20, "N": 3, "bits": 4, "block_size": 16},
+    )  # fmt: skip
+    ours, theirs = session(built(one)), cpu(built(one))
+    for shape in one.others:
+        wanted = told(theirs, floats(*shape))
+        assert isinstance(wanted, str) and told(ours, floats(*shape)) == wanted
+    (got,), (wanted,) = told(ours, floats(*one.fits)), told(theirs, floats(*one.fits))
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
