@@ -275,16 +275,23 @@ def within(e: Builder, axis: int, rank: int) -> int:
     return e.reshape(found, [-1 if k == axis else 1 for k in range(rank)])
 
 
-def picked(e: Builder) -> int:
-    """Builds GatherElements. Indices beyond the count of a run pick the first element, since they
-    are arbitrary, and one out of range fails the run."""
-    index = operand(e, "index", e.x(1))
-    if e.count is not None:
-        axis = e.counted_axis(1)
-        assert axis is not None
-        index = e.add("where", within(e, axis, e.rank()), index, e.index([0]), dtype="i32")
-    given = e.x(), index
-    return e.add("gather_elements", *given, axis=e.attribute("axis", 0), wraps=True, raises=True)
+def gathered(e: Builder) -> int:
+    """Builds Gather, GatherND and GatherElements. An index out of range fails the run. Those beyond
+    the count are arbitrary, so the first element is picked there."""
+    index, axis, op = operand(e, "index", e.x(1)), e.counted_axis(1), e.row.op
+    if e.count is not None and axis is not None and _may_leave(e):
+        valid = within(e, axis, e.rank(index))
+        index = e.add("where", valid, index, e.index([0]), dtype="i32")
+    axes = {"axis": e.attribute("axis", 0)}
+    named = {"batch": e.integer("batch_dims")} if op == "gather_nd" else axes
+    return e.add(op, e.x(), index, **named, wraps=True, raises=True)
+
+
+def _may_leave(e: Builder) -> bool:
+    """Whether indices beyond the count may be out of range where those before it are not: all but
+    the coordinates that models gather by, which `places_of` keeps in range."""
+    numbers = e.known(e.x(1)) or e.count in e.tensors.growing
+    return numbers or e.row.op == "gather_elements"
 
 
 def scattered(e: Builder) -> int:

@@ -141,15 +141,12 @@ _ROWS: tuple[HostOp, ...] = (
     row("Flatten", "reshape", (1, 25), by=rearranging.flatten, listed=BOTH, bfloat16=True),
     row("Floor", "floor", (6, 13)),
     row("GRU", "gru", (7, 22), CELL, *recurrent.GRU, by=recurrent.gru, fragile=True, double=False),
-    row(
-        "Gather", "gather", (1, 13), "value index", axis=0, wraps=True, raises=True, bfloat16=True,
+    row("Gather", "gather", (1, 13), "value index", by=counted_results.gathered, bfloat16=True,
         at_once=steps.gather, keeps_count=kept.gathered),
     row("GatherElements", "gather_elements", (11, 13), "value index", bfloat16=True,
-        by=counted_results.picked, keeps_count=kept.gathered_elements),
-    row(
-        "GatherND", "gather_nd", (11, 13), "value index", batch=("batch_dims", 0), wraps=True,
-        raises=True, bfloat16=True, keeps_count=kept.gathered_nd,
-    ),
+        by=counted_results.gathered, keeps_count=kept.gathered_elements),
+    row("GatherND", "gather_nd", (11, 13), "value index", by=counted_results.gathered,
+        bfloat16=True, keeps_count=kept.gathered_nd),
     row("Gelu", "gelu", (20, 20), by=ew.gelu, at_once=steps.elementwise, double=False),
     row(
         "Gemm", "fully_connected", (7, 13), LAYER, conditions.MATRICES, operand_shapes.product(),

@@ -140,7 +140,8 @@ def _told(e: Builder) -> list[int]:
 
 def _is_apart(e: Builder, told: Sequence[int]) -> bool:
     """Whether the numbers in the single input at a position of `told` that differ between counts
-    are compared with numbers that they are for none, as extents with -1."""
+    are compared with numbers that they are for none, as extents with -1. A node without other
+    inputs compares with a number of its own, as a cast to bools with 0."""
     if len(told) != 1:
         return False
     held = [e.value(told[0]), *e.tensors.told[e.x(told[0])].values]
@@ -149,7 +150,7 @@ def _is_apart(e: Builder, told: Sequence[int]) -> bool:
     low, high = np.min(held, 0), np.max(held, 0)
     others = [e.value(k) for k in range(len(e.inputs)) if e.has(k) and k not in told]
     within = [(low < high) & (low <= other) & (other <= high) for other in others]
-    return not any(map(np.any, within))
+    return bool(within) and not any(map(np.any, within))
 
 
 def _is_same(one: Array, other: Array) -> bool:

@@ -100,6 +100,9 @@ APART: dict[str, list[Any]] = {
                        node("Unsqueeze", ["e", "one"], ["u"]),
                        node("Gather", ["x", "zero"], ["top"], axis=0),
                        node("Mul", ["u", "top"], ["y"])],
+    "none for five": [*LENGTH, node("Sub", ["length", "five"], ["d"]),
+                      node("Cast", ["d"], ["is"], to=9), node("Cast", ["is"], ["f"], to=1),
+                      node("Mul", ["rows", "f"], ["y"])],
     "columns": [*NUMBERED, node("Gather", ["x", "numbers"], ["r"], axis=0),
                 node("Transpose", ["r"], ["t"]), node("MatMul", ["t", "rows"], ["y"])],
     "picked below": [node("ArgMax", ["rows"], ["i"], axis=0, keepdims=1),
@@ -163,6 +166,20 @@ def test_indices_beyond_the_count_are_not_read() -> None:
              node("GatherElements", ["rows", "u"], ["y"], axis=1)]  # fmt: skip
     HELD.update(hundred=np.float32(100), offset=np.int64([73]))
     (partition,) = checked(nodes, [feed(n) for n in COUNTS]).partitions
+    assert partition.host_runs == 0
+
+
+@pytest.mark.parametrize(
+    ("op", "index"), [("Gather", "numbers"), ("Gather", "down"), ("GatherND", "down")]
+)
+def test_numbers_beyond_the_count_are_not_read(op: str, index: str) -> None:
+    """There are more of them than rows in the table, which a run may count at most."""
+    nodes = [*FOUND, *NUMBERED, node("Unsqueeze", ["numbers", "one"], ["down"]),
+             node(op, ["table", index], ["y"])]  # fmt: skip
+    HELD["table"] = chance(7, 3)
+    report = checked(nodes, [feed(n) for n in COUNTS if n < 8])
+    assert {one.where for one in report.nodes} == {"gpu"}, str(report)
+    (partition,) = report.partitions
     assert partition.host_runs == 0
 
 

@@ -51,6 +51,8 @@ INSIDE: dict[str, list[Any]] = {
     "aligned": [*ALIGNED, node("MatMul", ["path", "table"], ["y"])],
     "turned": [*ALIGNED, node("Transpose", ["path"], ["t"], perm=[0, 2, 1]),
                node("Transpose", ["table"], ["tt"]), node("MatMul", ["tt", "t"], ["y"])],
+    "placed": [*FRAMES, node("Unsqueeze", ["frames", "second"], ["at"]),
+               node("Gather", ["places", "at"], ["y"])],
     "counted again": [*MASK, node("Shape", ["mask"], ["s"]),
                       node("Gather", ["s", "one"], ["n"], axis=0),
                       node("Cast", ["n"], ["nf"], to=1), node("Cast", ["zero"], ["z"], to=1),
@@ -71,6 +73,7 @@ LATER: dict[str, list[Any]] = {
 }  # fmt: skip
 HELD["wide"] = np.int64([5000])
 TOTALS = (9, 64, 0, 65, 1300, 3, 200, 9, -4)
+HELD["places"] = np.random.default_rng(4).random((1310, 2)).astype(np.float32)  # room is for more
 
 
 def feed(total: float, size: int = SIZE) -> Feeds:
