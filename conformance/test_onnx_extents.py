@@ -181,7 +181,7 @@ def judged(case: node_tests.Case, data: bytes, runs: Iterator[Feeds], place: int
         return
     for each in runs:
         empty = any(not value.size for value in each.values())
-        if op not in ALIVE and _dies(op, each):
+        if (op not in ALIVE and _dies(op, each)) or _differs(case, each):
             continue
         got = told(ours, each)
         if empty and op in ALIVE:
@@ -199,6 +199,14 @@ def _dies(op: str, given: Feeds) -> bool:
     headless = any(value.ndim == 4 and value.shape[1] == 0 for value in given.values())
     empty = any(not value.size for value in given.values())
     return (op in DEADLY and empty) or (op in HEADED and headless)
+
+
+def _differs(case: node_tests.Case, given: Feeds) -> bool:
+    """Whether onnxruntime's answer is none of the standard's (docs/conformance.md): it takes one
+    causal query with a past for the last position, also if it comes with several keys."""
+    causal = any(each.name == "is_causal" and each.i for each in case.model.graph.node[0].attribute)
+    lengths = [given[name].shape[-2] for name in ("Q", "K") if name in given]
+    return causal and "past_key" in given and lengths[0] == 1 < lengths[1]
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

@@ -127,6 +127,12 @@ def _masks_scores(e: Builder) -> bool:
     return len(mask) in (2, 3, 4) and mask[-2:] == scores
 
 
+@asks("shape.mismatch", kind=Unfit)
+def _has_lengths(e: Builder) -> bool:
+    """Requires a number of keys for each example, where it is given."""
+    return not e.has(LENGTHS) or e.shape(e.x(LENGTHS)) == e.shape()[:1]
+
+
 @asks("output.unsupported")
 def _few(e: Builder) -> bool:
     """Requires an output of scores (output 3) that nothing reads, of qk_matmul_output_mode 0, 1 or
@@ -149,6 +155,7 @@ ATTENTION = (
     _headed,
     together(BOTH_PASTS, PAST, PAST + 1),
     _masks_scores,
+    _has_lengths,
     _few,
     _elements,
 )
