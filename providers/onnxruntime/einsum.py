@@ -11,7 +11,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from tflgpu_plugin.ir import asks, is_symbolic
+from tflgpu_plugin.ir import Unfit, asks, is_symbolic
 from tflgpu_plugin.providers import Builder
 
 DOTS = "..."
@@ -125,8 +125,7 @@ def _product(
 @asks("attribute.unsupported")
 def readable(e: Builder) -> bool:
     """Requires an equation whose result has each letter once, no capital ones where it is not
-    written, and the ellipsis if an operand has it; letters of one extent each, a known one where a
-    letter is twice in one operand."""
+    written, and the ellipsis if an operand has it."""
     equation = e.text("equation", "").replace(" ", "")
     terms, wanted = _equation(e)
     if not EQUATION.fullmatch(equation) or len(terms) != len(e.inputs):
@@ -138,11 +137,18 @@ def readable(e: Builder) -> bool:
     whole = {letter for letter in letters if ord(letter) >= UNNAMED} <= {*wanted} <= letters
     if not whole or len({*wanted}) != len(wanted):
         return False
-    if "->" not in equation and not {*wanted}.isdisjoint(ascii_uppercase):
-        return False  # the host raises
+    written = "->" in equation or {*wanted}.isdisjoint(ascii_uppercase)  # else the host raises
+    twice = {n for term, shape in zip(terms, shapes, strict=True)
+             for letter, n in zip(term, shape, strict=True) if term.count(letter) > 1}  # fmt: skip
+    return written and not is_symbolic(tuple(twice))
+
+
+@asks("shape.mismatch", kind=Unfit)
+def agreeing(e: Builder) -> bool:
+    """Requires letters of one extent each, a known one where a letter is twice in one operand."""
+    terms, _ = _equation(e)
+    shapes = [e.shape(e.x(k)) for k in range(len(terms))]
     pairs = {pair for term, shape in zip(terms, shapes, strict=True)
              for pair in zip(term, shape, strict=True)}  # fmt: skip
     counts = Counter(letter for letter, n in pairs if ord(letter) < UNNAMED or n != 1)
-    twice = {n for term, shape in zip(terms, shapes, strict=True)
-             for letter, n in zip(term, shape, strict=True) if term.count(letter) > 1}  # fmt: skip
-    return max(counts.values(), default=1) == 1 and not is_symbolic(tuple(twice))
+    return max(counts.values(), default=1) == 1

@@ -129,8 +129,8 @@ _ROWS: tuple[HostOp, ...] = (
         double=False,
     ),
     row(
-        "Einsum", "matmul", (12, 28), MANY, einsum.readable, by=einsum.einsum, types="f32 f16",
-        fragile=True,
+        "Einsum", "matmul", (12, 28), MANY, einsum.readable, einsum.agreeing, by=einsum.einsum,
+        types="f32 f16", fragile=True,
     ),
     row("Elu", "elu", (6, 22), double=False),
     row("Equal", "equal", (7, 19), TWO, makes=("bool",), small=True, unsigned=True),

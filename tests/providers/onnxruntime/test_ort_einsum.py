@@ -88,3 +88,24 @@ def test_ellipsis_without_a_place_in_the_result(equation: str) -> None:
         assert "onnxruntime" in type(error).__module__
     else:
         assert places(ours) == {"Einsum": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("equation", "open_shapes", "table"),
+    [("ij,jk->ik", [["a", "b"]], (3, 5)), ("ij,jk->ik", [["batch", "seq"], ["n", "m"]], None)],
+)
+def test_open_extents_get_numbers_that_agree(
+    equation: str, open_shapes: list[list[str]], table: tuple[int, int] | None
+) -> None:
+    names, chance = [f"x{k}" for k in range(len(open_shapes))], np.random.default_rng(2)
+    held = {} if table is None else {"w": chance.normal(size=table).astype(np.float32)}
+    nodes = [node("Einsum", [*names, *held], ["y"], equation=equation)]
+    data = model(nodes, dict(zip(names, open_shapes, strict=True)), {"y": None}, held)
+    ours = session(data)
+    assert places(ours) == {"Einsum": "gpu"}
+    for rows in (2, 4):
+        shapes = [(rows, 3), (3, 5)][: len(names)]
+        feeds = {n: chance.normal(size=s).astype(np.float32)
+                 for n, s in zip(names, shapes, strict=True)}  # fmt: skip
+        (got,), (wanted,) = ours.run(None, feeds), cpu(data).run(None, feeds)
+        np.testing.assert_allclose(got, wanted, atol=1e-5)
