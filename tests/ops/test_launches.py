@@ -277,6 +277,16 @@ def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None
     assert (launch.variant["teams"], launch.variant["shared"]) == (16, False)
 
 
+def test_attention_has_more_threads_on_discrete_adapters() -> None:
+    """A row of 8 threads each makes 18,912, which are few for a GPU that 65,536 fill."""
+    q = (1, 12, 197, 64)
+    for threads, wanted in ((1 << 14, (1, 1, 591)), (1 << 16, (1, 2, 1182))):
+        target = replace(GPU, subgroup_size=32, threads=threads)
+        (launch,) = lowered(target, "attention", q, q, q, scale=1.0).launches
+        found = launch.variant["rows"], launch.variant["teams"], launch.workgroups[0]
+        assert found == wanted
+
+
 @pytest.mark.parametrize(
     ("vendor", "four", "one"),
     [

@@ -34,7 +34,7 @@ from tflgpu_plugin.ops.host_order import by_vectors
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.table import Op, unplanned
-from tflgpu_plugin.ops.tiles import WAITING_THREADS
+from tflgpu_plugin.ops.tiles import hiding_threads
 
 MASK, LENGTHS = 3, 4
 LANES = 8  # threads of a team, which share rows
@@ -272,7 +272,7 @@ def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
     while count > 1 and (
         count >= 2 * rows
         or count * parts > most
-        or (not target.software and -(-rows // count) * outer * LANES < WAITING_THREADS)
+        or (not target.software and -(-rows // count) * outer * LANES < hiding_threads(target))
     ):
         count //= 2
     return count
@@ -313,14 +313,12 @@ def _teams(target: Target, tiles: int, keys: int, rows: int, parts: int) -> int:
     """Returns how many teams of 8 threads share the keys of a tile: a power of two, above 1 if the
     tiles leave most of a GPU idle, each team still has a block of keys, and what the teams exchange
     fits into workgroup memory."""
-    found = 1
+    found, hiding = 1, hiding_threads(target)
     if target.software:
         return found
     exchanged = 2 * 4 + 16 * parts + (0 if target.shuffles else (4 + 16) * rows)  # bytes, a thread
     most = min(MAX_THREADS, WORKGROUP_BYTES // exchanged) // LANES
-    while (
-        2 * found <= most and tiles * LANES * found < WAITING_THREADS and keys >= 2 * BLOCK * found
-    ):
+    while 2 * found <= most and tiles * LANES * found < hiding and keys >= 2 * BLOCK * found:
         found *= 2
     return found
 

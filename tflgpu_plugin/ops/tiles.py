@@ -117,6 +117,11 @@ def word_tile(target: Target, slices: int, count: int) -> Tile:
     return replace(tile, ahead=loads_ahead(target), lanes=lanes)
 
 
+def hiding_threads(target: Target) -> int:
+    """Returns how many threads hide memory latency: at least half of those that fill the GPU."""
+    return max(WAITING_THREADS, target.threads // 2)
+
+
 @chooses
 def waiting(target: Target, tile: Tile, threads: int, steps: int) -> Tile:
     """Returns the tile adapted to memory latency: it loads twice as far ahead if there are few
