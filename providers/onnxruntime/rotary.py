@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tflgpu_plugin.ir import Condition, Shape, needs
+from tflgpu_plugin.ir import Condition, Shape, Unfit, needs
 from tflgpu_plugin.providers import Builder
 
 from .attention import as_integers
@@ -68,7 +68,7 @@ def _split(e: Builder, first: int) -> Shape:
 
 def _angles(first: int, places: int) -> Condition:
     page = "Cosines and sines for every pair and position."
-    return needs("shape.mismatch", page, lambda e: _fits(e, first, places))
+    return needs("shape.mismatch", page, lambda e: _fits(e, first, places), kind=Unfit)
 
 
 def _fits(e: Builder, first: int, places: int) -> bool:

@@ -101,3 +101,16 @@ def test_several_axes_of_channels_stay_on_the_cpu() -> None:
     opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid(MS, 1)]
     content = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     assert set(places(session(content)).values()) == {"cpu"}
+
+
+def test_an_open_batch_of_the_past_gets_that_of_the_input() -> None:
+    made = onnx.load_from_string(model(True, True))
+    (x,) = (value for value in made.graph.input if value.name == "x")
+    x.type.tensor_type.shape.dim[0].dim_value = BATCH
+    data = made.SerializeToString()
+    ours = session(data)
+    assert places(ours) == {f"{MS}:CausalConvWithState": "gpu"}
+    for length in (3, 7):
+        given = feeds(True, length, length)
+        for got, wanted in zip(ours.run(None, given), cpu(data).run(None, given), strict=True):
+            np.testing.assert_allclose(got, wanted, atol=1e-4)
