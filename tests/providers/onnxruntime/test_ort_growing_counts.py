@@ -136,16 +136,17 @@ def test_more_frames_than_any_plan_has_room_for() -> None:
 
 
 def test_room_that_is_not_used_is_given_back() -> None:
-    """Runs fetch all that there is room for: less after some runs with few frames."""
+    """Runs fetch all that there is room for: less after some runs with few frames, but never less
+    than the first plan has room for."""
     data = model(INSIDE["mask"])
     ours, theirs = session(data, force=1), cpu(data)
     fetched = []
-    for n in (9, 3000, *[9] * 60):
+    for n in (9, 3000, *[9] * 80):
         before = sum(one.downloaded_bytes for one in tflgpu_plugin.report(ours).partitions)
         same(ours, theirs, feed(n))
         after = sum(one.downloaded_bytes for one in tflgpu_plugin.report(ours).partitions)
         fetched.append(after - before)
-    assert fetched[2] >= 3000 * 8 and fetched[-1] < 4 * fetched[0]
+    assert fetched[2] >= 3000 * 8 and fetched[-1] == fetched[0]
 
 
 def test_threads_whose_runs_have_different_numbers() -> None:

@@ -311,13 +311,15 @@ static int grow(const call *c, int32_t most) {
   return 0;
 }
 
-/* Halves the room after some runs in a row that have used at most a quarter of it, since kernels compute for all of it. */
+/* Halves the room, down to that of the first plan, after some runs in a row that have used at most a quarter of it, since kernels
+ * compute for all of it. */
 static void shrink(const call *c, int32_t most) {
-  if (c->room <= c->partition->first_room || most > c->room / 4) {
+  int32_t first = c->partition->first_room, half = c->room / 2;
+  if (c->room <= first || most > c->room / 4) {
     atomic_store(&c->partition->spare_runs, 0);
   } else if (atomic_fetch_add(&c->partition->spare_runs, 1) + 1 >= SPARE_RUNS) {
     atomic_store(&c->partition->spare_runs, 0);
-    change_room(c, c->room / 2);
+    change_room(c, half > first ? half : first);
   }
 }
 
