@@ -113,11 +113,11 @@ def reduction(e: Builder) -> int:
 
 
 def sign(e: Builder) -> int:
-    """Builds Sign. The sign of NaN is NaN, except 0 in onnxruntime's bfloat16 kernel."""
-    if not e.widened:
+    """Builds Sign. The sign of NaN is NaN, except 0 in onnxruntime's kernels of 16-bit floats."""
+    if not e.widened and e.dtype() != "f16":
         return e.add("sign", e.x())
     above, below = (e.add(op, e.x(), 0.0, dtype="bool") for op in ("greater", "less"))
-    return e.add("sub", e.add("cast", above, dtype="f32"), e.add("cast", below, dtype="f32"))
+    return e.add("sub", *(e.add("cast", each, dtype=e.dtype()) for each in (above, below)))
 
 
 def pool_all(e: Builder) -> int:

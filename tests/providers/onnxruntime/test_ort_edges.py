@@ -4,12 +4,15 @@ with nearly zero squares, quotients that are halves."""
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tflgpu_plugin
 from tests.support import onnx_models as m
+from tflgpu_plugin import ops
+from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 pytestmark = [
     pytest.mark.adapter,
@@ -80,3 +83,34 @@ def test_quotients_on_halves() -> None:
                 reference.run(None, {"x": x}), session.run(None, {"x": x}), strict=True
             ):
                 np.testing.assert_array_equal(b, a, err_msg=f"{step} {low}")
+
+
+SPECIAL = (
+    np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1, -1, 0.5, -0.5, 2.5, -2.5, 3.5, 65504, -65504,
+    6e-8, -6e-8, 1e-4, 30, -30, 88, -88, 100, -100,
+)  # fmt: skip
+OF_ONE_VALUE = sorted(
+    name for name, row in HOST_OPS.items()
+    if row.op and ops.rows()[row.op].kind == "elementwise" and len(row.operands) == 1
+    and ":" not in name
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("op", OF_ONE_VALUE)
+def test_special_values(op: str, kind: type[np.floating[Any]]) -> None:
+    """Results are NaN and infinite where the host's are: its kernels of float16 are others."""
+    x, reference = np.array(SPECIAL, kind), None
+    for made in (kind, np.bool_):
+        nodes, kinds = [m.node(op, ["x"], ["y"])], {"x": kind, "y": made}
+        data = m.model(nodes, {"x": x.shape}, {"y": x.shape}, opset=22, kinds=kinds)
+        try:
+            reference = m.cpu(data, optimize=False)
+        except Exception:  # the result has another type, or the host has no such kernel
+            continue
+        session = m.session(data, optimize=False, force=1)
+        (wanted,), (found,) = (one.run(None, {"x": x}) for one in (reference, session))
+        assert tflgpu_plugin.report(session).count("gpu") == 1
+        np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-6)
+    if reference is None:
+        pytest.skip(f"onnxruntime has no kernel of {op} for {kind.__name__}")
