@@ -140,10 +140,21 @@ def test_labels_are_for_one_score_per_class() -> None:
         assert not inputs.are_scores(np.zeros(shape), 3), shape
     assert not inputs.are_scores(np.array(["a", "b", "c"]), 3)
     found = replace(_comparison(Agreement("x", 0, 1, 0.1)), outputs=[np.ones((1, 4, 4))])
-    assert demo.top_classes(found.outputs, ["a", "b"]) == []
+    assert demo.class_scores(found.outputs, ["a", "b"]) is None
     scores = [np.ones((1, 2), np.uint8), np.array([[0.1, 0.9]])]
     outputs = [*found.outputs, *scores]
-    assert demo.top_classes(outputs, ["a", "b"]) == [("b", 0.9), ("a", 0.1)]
+    assert demo.class_scores(outputs, ["a", "b"]) is outputs[-1]
+
+
+def test_labels_of_another_model_are_said(tmp_path: Path) -> None:
+    scores = np.zeros((1, 4), np.float32)
+    for names in (["a", "b", "c", "d"], ["a", "b", "c"]):
+        assert inputs.unlabelled(scores, names) is None
+    assert str(inputs.unlabelled(scores, ["a", "b"])).startswith("The file has 2 labels for 4 cl")
+    path = tmp_path / "none.txt"
+    path.write_text("\n \n")
+    with pytest.raises(inputs.BadInput, match=r"none\.txt has no labels"):
+        inputs.labels(path)
 
 
 def test_agreement_rejects_nan_and_other_shapes() -> None:
@@ -273,6 +284,7 @@ def test_an_onnx_model_of_the_user(tmp_path: Path) -> None:
     names = [tensor["name"] for tensor in found["tensors"]]
     assert names[-2:] == ["logits", "probabilities"] and 10 < len(names) <= 26
     assert len(result.classes) == 5
+    assert result.onnx and "2 labels for 1001 classes" in "\n".join(result.lines(result.onnx))
     many = tmp_path / "many.txt"
     many.write_text("label\n" * 2000)
     with pytest.raises(inputs.BadInput, match="2000 labels, and no output of the model has one sc"):

@@ -47,7 +47,7 @@ class Result:
     """The result: the comparison in each host that ran, and the best classes where labels were
     given or the model is ours. `missing` has the reason for each host that did not run, except for
     hosts that do not read the user's model. `guessed` says that a float model got a picture in a
-    scale that nobody has named."""
+    scale that nobody has named. `unlabelled` is a sentence where classes have no label."""
 
     title: str
     tflite: Comparison | None
@@ -55,6 +55,7 @@ class Result:
     classes: list[tuple[str, float]]
     missing: Mapping[str, str] = field(default_factory=dict)
     guessed: bool = False
+    unlabelled: str | None = None
 
     @property
     def comparisons(self) -> list[Comparison]:
@@ -73,6 +74,8 @@ class Result:
             found.insert(0, f"adapter   {name}")
             if self.guessed:
                 found.append(f"picture   {GUESS}")
+            if self.unlabelled:
+                found.append(f"labels    {self.unlabelled}")
         else:
             same = self.shared_kernels()
             here, there = (len(one.kernels()) for one in self.comparisons)
@@ -122,15 +125,17 @@ def run(request: Request) -> Result:
         return _own(request)
     subject = subjects.opened(request.model, request.host, request.given)
     found = compare(subject, request.options, request.runs)
-    classes = top_classes(subject.real(found.outputs), names) if names else []
-    if names and not classes:
+    scores = class_scores(subject.real(found.outputs), names) if names else None
+    if names and scores is None:
         raise BadInput(
             f"{request.labels} has {len(names)} labels, and no output of the model has one score "
             "for each."
         )
     here, there = (None, found) if isinstance(subject, onnx.OnnxModel) else (found, None)
     guessed = request.given.image is not None and not request.named and takes_floats(subject)
-    return Result(request.model.name, here, there, classes, guessed=guessed)
+    classes = inputs.top(scores, names) if names and scores is not None else []
+    short = inputs.unlabelled(scores, names) if names and scores is not None else None
+    return Result(request.model.name, here, there, classes, guessed=guessed, unlabelled=short)
 
 
 def takes_floats(subject: Subject) -> bool:
@@ -166,9 +171,8 @@ def _own(request: Request) -> Result:
     return Result(title, tflite, other, inputs.top(best, None), missing)
 
 
-def top_classes(outputs: list[Array], names: list[str]) -> list[tuple[str, float]]:
-    """Returns the best classes of the first output that has one score per class; floats are
-    preferred."""
+def class_scores(outputs: list[Array], names: list[str]) -> Array | None:
+    """Returns the first output that has one score per class, or None; floats are preferred."""
     fitting = [value for value in outputs if inputs.are_scores(value, len(names))]
     scores = [value for value in fitting if value.dtype.kind == "f"] or fitting
-    return inputs.top(scores[0], names) if scores else []
+    return scores[0] if scores else None

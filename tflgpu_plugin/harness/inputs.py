@@ -276,12 +276,15 @@ def _seeded(
 
 
 def labels(path: Path) -> list[str]:
-    """Returns one label per line. Raises BadInput."""
+    """Returns one label per line, at least one. Raises BadInput."""
     try:
         lines = content(path, "labels", MOST_LABELS).decode().splitlines()
     except UnicodeDecodeError as error:
         raise BadInput(f"The labels {path} cannot be read ({error}).") from error
-    return [line.strip() for line in lines if line.strip()]
+    found = [line.strip() for line in lines if line.strip()]
+    if not found:
+        raise BadInput(f"{path} has no labels. Pass a file with one label per line.")
+    return found
 
 
 def model(path: Path) -> bytes:
@@ -326,3 +329,13 @@ def top(scores: Array, names: list[str] | None, count: int = 5) -> list[tuple[st
         return "background" if shift and index == 0 else f"class {index}"
 
     return [(label(int(i)), float(flat[i])) for i in best]
+
+
+def unlabelled(scores: Array, names: list[str]) -> str | None:
+    """Returns a sentence if classes have no label, other than a background class at 0."""
+    if scores.size - 1 <= len(names):
+        return None
+    return (
+        f"The file has {len(names)} labels for {scores.size} classes, so that it may belong to "
+        "another model; a class without a label is shown by its number."
+    )
