@@ -97,10 +97,10 @@ def elements(
 
 def rows(
     name: str, shape: Shape, indices: Shape, reduction: str, known: bool = False,
-    dtype: str = "f32", **more: Any,
+    dtype: str = "f32", count: int | None = None, **more: Any,
 ) -> NodeCase:  # fmt: skip
     """Returns a case whose indices are on axes of one extent; indices of a run may be out of
-    range."""
+    range. Only `count` updates are there, if it is given."""
     extent = shape[0]
     given = Input(indices, "i32", low=-extent - 1, high=extent + 1)
     if known:
@@ -108,9 +108,11 @@ def rows(
         given = constant(chance.integers(-extent, extent, indices), "i32")
     ends = ENDS.get(dtype, {})
     updates = (*indices[:-1], *shape[indices[-1] :])
-    reads = (Input(shape, dtype, **ends), given, Input(updates, dtype, **ends))
+    reads = [Input(shape, dtype, **ends), given, Input(updates, dtype, **ends)]
+    if count is not None:
+        reads.append(Input((1,), "i32", low=count, high=count + 1))
     attributes = {"reduction": reduction, "wraps": True}
-    return NodeCase(name, "scatter_nd", reads, attributes, output_type=dtype, **more)
+    return NodeCase(name, "scatter_nd", tuple(reads), attributes, output_type=dtype, **more)
 
 
 NODES = [
@@ -134,6 +136,8 @@ NODES = [
     *(rows(f"{r}_rows", (5, 7), (9, 1), r) for r in REDUCTIONS),
     *(rows(f"{r}_elements", (4, 4, 4), (2, 8, 3), r) for r in REDUCTIONS),
     *(rows(f"{r}_int32", (4, 4, 3), (6, 2), r, dtype="i32") for r in REDUCTIONS),
+    *(rows(f"counted_{n}", (5, 7), (9, 1), "add", count=n) for n in (-1, 0, 4, 9, 12)),
+    rows("counted_constants", (4, 4, 5), (30, 2), "none", known=True, count=20),
     rows("bfloat16", (5, 7), (9, 1), "none", dtype="bf16"),
     rows("many_constants_of_bfloat16", (5, 5), (20, 2), "none", known=True, dtype="bf16"),
     rows("largest_of_bfloat16", (5, 7), (9, 1), "max", dtype="bf16", refused=True),

@@ -31,9 +31,10 @@ def _elements(x: Array, indices: Array, updates: Array, axis: int, reduction: st
     return y
 
 
-def _nd(x: Array, indices: Array, updates: Array, reduction: str, wraps: bool = False) -> Array:
-    y = x.copy()
-    for at in np.ndindex(indices.shape[:-1]):
+def _nd(x: Array, indices: Array, updates: Array, count: Array | None = None, *,
+        reduction: str, wraps: bool = False) -> Array:  # fmt: skip
+    y, places = x.copy(), [*np.ndindex(indices.shape[:-1])]
+    for at in places if count is None else places[: max(int(np.ravel(count)[0]), 0)]:
         pairs = list(zip(indices[at], x.shape, strict=False))
         there = tuple(int(k) + n * bool(k < 0 and wraps) for k, n in pairs)
         if all(0 <= k < n for k, n in zip(there, x.shape, strict=False)):
@@ -44,7 +45,7 @@ def _nd(x: Array, indices: Array, updates: Array, reduction: str, wraps: bool = 
 
 
 def _new(indices: Array, updates: Array, shape: Array, reduction: str) -> Array:
-    return _nd(np.zeros(tuple(shape), updates.dtype), indices, updates, reduction)
+    return _nd(np.zeros(tuple(shape), updates.dtype), indices, updates, reduction=reduction)
 
 
 def _segments(x: Array, ids: Array, count: Array | None = None, *, reduction: str) -> Array:
@@ -53,7 +54,7 @@ def _segments(x: Array, ids: Array, count: Array | None = None, *, reduction: st
     if x.dtype.kind == "i":
         first = max(min(first, 2**31 - 1), -(2**31))
     start = np.full((number, *x.shape[ids.ndim :]), first, x.dtype)
-    return _nd(start, ids[..., None], x, reduction)
+    return _nd(start, ids[..., None], x, reduction=reduction)
 
 
 def _update_slice(x: Array, updates: Array, starts: Array, axis: int | None = None,

@@ -297,22 +297,27 @@ def _may_leave(e: Builder) -> bool:
 def scattered(e: Builder) -> int:
     """Builds ScatterND. Of counted updates only those before the count are written; indices count
     from the end of the data, which may be counted, too."""
-    axis = e.counted_axis(1)
+    axis, end = e.counted_axis(1), e.counted_axis()
     if e.count is None or axis is None:
         return indexing.updated(e)
-    index, ends = operand(e, "index", e.x(1)), [e.index([n]) for n in e.shape()]
-    if (end := e.counted_axis()) is not None:
+    index, each = operand(e, "index", e.x(1)), e.index([prod(e.shape(e.x(1))[axis + 1 : -1])])
+    if end is not None:
+        ends = [e.index([n]) for n in e.shape()[: e.shape(index)[-1]]]
         ends[end] = e.reshape(e.count, (1,))
-    limits = joined(e, ends[: e.shape(index)[-1]])
-    zero, most, none = (e.index([n]) for n in (0, INT32.max, -1))
+        index = _from_the_end(e, index, joined(e, ends))
+    count, how = e.add("mul", e.reshape(e.count, (1,)), each), e.text("reduction", "none")
+    given = e.x(), index, e.x(2), count
+    return e.add("scatter_nd", *given, reduction=how, wraps=end is None, raises=True)
+
+
+def _from_the_end(e: Builder, index: int | None, limits: int) -> int:
+    """Returns indices of which negative ones count from these limits, and those beyond them are out
+    of range."""
+    zero, most = e.index([0]), e.index([INT32.max])
     below = e.add("less", index, zero, dtype="bool")
     index = e.add("where", below, e.add("add", index, limits), index, dtype="i32")
-    fits = [e.add("greater_equal", index, zero, dtype="bool"),
-            e.add("less", index, limits, dtype="bool")]  # fmt: skip
-    index = e.add("where", e.add("logical_and", *fits), index, most, dtype="i32")
-    index = e.add("where", within(e, axis, e.rank(index)), index, none, dtype="i32")
-    how = e.text("reduction", "none")
-    return e.add("scatter_nd", e.x(), index, e.x(2), reduction=how, wraps=False, raises="above")
+    fits = e.add("less", index, limits, dtype="bool")
+    return e.add("where", fits, index, most, dtype="i32")
 
 
 def among_counted(e: Builder) -> int | None:

@@ -103,11 +103,13 @@ def gathered_elements(e: Builder) -> int | None:
 
 
 def scattered_nd(e: Builder) -> int | None:
-    """The indices are counted by their positions, with the updates. If the data is counted, too, it
-    is along an axis that indices address."""
+    """The indices are counted by their positions, with the updates, so that those that are there
+    come first. If the data is counted, too, it is along an axis that indices address."""
     data, index, updates = (e.counted_axis(k) for k in range(3))
     *places, depth = e.shape(e.x(1))
     if index is None or index != updates or index >= len(places):
+        return None
+    if not surely_equal(prod(places[:index]), 1):
         return None
     if data is None:
         return counts.OWN

@@ -7,6 +7,7 @@
 //   wraps   negative coordinates count from the end
 //   raises  an index out of range fails the run (with "above", only one past the end); the tensor has `total` elements.
 //           Otherwise such updates are ignored
+//   counted only the first `valid` updates are there
 {% set index = "i32" if rows else "vec4i" %}
 fn loaded(e: {{ "u32" if rows else "vec4u" }}) -> {{ index }} {
   let t = stored_at(vec4u(e), p.index_channels, p.index_spatial, p.index_slices);
@@ -21,9 +22,10 @@ fn loaded(e: {{ "u32" if rows else "vec4u" }}) -> {{ index }} {
   let o = elements_of(i, p.channels, p.spatial, p.slices);
   let line = o / (p.inner * p.places);
   let wanted = (o / p.inner) % p.places;
+  let count = {{ "u32(clamp(load_valid(0u), 0, i32(p.count)))" if counted else "p.count" }};
   var v = load_x(i);
-  for (var block = 0u; block < p.count; block += 4096u) {
-    let end = min(block + 4096u, p.count);
+  for (var block = 0u; block < count; block += 4096u) {
+    let end = min(block + 4096u, count);
     for (var j = block; j < end; j++) {
       let e = (line * p.count + j) * p.inner + o % p.inner;
 {% if rows %}

@@ -1,15 +1,16 @@
 """Ops that write elements at indices, as the hosts' operators:
 
 * `scatter_elements(x, indices, updates): axis, reduction, wraps`, with indices along an axis
-* `scatter_nd(x, indices, updates): reduction, wraps`, with rows of coordinates on the first axes
+* `scatter_nd(x, indices, updates, count|None): reduction, wraps`, with rows of coordinates on the
+  first axes; only the first `count` (an int32 number) of them are looked at
 * `scatter_new(indices, updates, shape constant): reduction`, into zeros
 * `segments(x, ids, count constant): reduction` of rows with equal ids, constant or computed; an
   empty segment has the initial value of the reduction (0, 1, or the lowest or highest number)
 
 `reduction` is "none" (the last update is kept), "add", "mul", "min" or "max" with the previous
 value, in the order of the updates. With `wraps` negative indices count from the end. Updates with
-an index out of range are skipped. With `raises`, where hosts fail, such an index flags the run;
-with "above" only one beyond the end does."""
+an index out of range are skipped. With `raises`, where hosts fail, such an index flags the run; of
+segments, with "above" only one beyond the end does."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import integer, is_symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Stores
+from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
 from tflgpu_plugin.ops.pick import inside, refuse_indices
 from tflgpu_plugin.ops.stored_numbers import COUNTED, keep, whole
@@ -71,6 +72,11 @@ def _form(graph: Graph, node: Node) -> Form:
     return Form(prod(x[:axis]), x[axis : axis + 1], prod(x[axis + 1 :]), indices[axis])
 
 
+def _count(node: Node) -> int | None:
+    """Returns the tensor that tells how many updates there are, if fewer than its shape says."""
+    return node.inputs[3] if len(node.inputs) > 3 else None
+
+
 def _unfit(indices: Shape, updates: Shape, x: Shape) -> str:
     return f"indices {list(indices)} and updates {list(updates)} do not fit {list(x)}"
 
@@ -85,7 +91,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if found := _refuse_type(graph, node.operand(), reduction):
         return found
     given = graph.constant(node.inputs[1])
-    if not inside(graph, node, form.axes):
+    if _count(node) is None and not inside(graph, node, form.axes):
         said = f"{node.op} cannot be planned: an index is outside {list(form.axes)}."
         return Refusal("constant.invalid", said)
     shape, indices = graph.shape(node.operand()), graph.shape(node.operand(1))
@@ -108,7 +114,7 @@ def in_order(node: Node, form: Form) -> bool:
     which update, or element of x, each element of the result comes from. For symbolic extents, the
     kernel searches, so that its plan holds for others."""
     places = form.outer * prod(form.axes) * (1 if node.op == "scatter_nd" else form.inner)
-    many = node.attributes["reduction"] == "none" and form.updates > FEW
+    many = node.attributes["reduction"] == "none" and form.updates > FEW and _count(node) is None
     return many and not is_symbolic((places,)) and places <= MOST_PLACES
 
 
@@ -148,6 +154,13 @@ def lower(low: Lowering, node: Node) -> None:
         parameters |= {f"extent{k}": extent, f"stride{k}": prod(form.axes[k + 1 :])}
     if raises := node.attributes.get("raises", False):
         parameters["total"] = prod(low.graph.shape(x))
+    reads: dict[str, Source | Access] = {
+        "x": low.stored(x),
+        "indices": Access(low.stored(indices), 1),
+        "updates": Access(low.stored(updates), 1),
+    }
+    if (count := _count(node)) is not None:
+        reads["valid"] = Access(low.stored(count), 1)
     low.loops(node, form.updates + 2 * -(-form.updates // BLOCK) + 1)
     low.each_vector(
         Kernel(
@@ -156,15 +169,11 @@ def lower(low: Lowering, node: Node) -> None:
             {
                 "axes": len(form.axes), "rows": node.op == "scatter_nd",
                 "wraps": bool(node.attributes.get("wraps")), "raises": raises,
-                "combined": COMBINED[node.attributes["reduction"]],
+                "combined": COMBINED[node.attributes["reduction"]], "counted": count is not None,
             },
         ),
         node,
-        {
-            "x": low.stored(x),
-            "indices": Access(low.stored(indices), 1),
-            "updates": Access(low.stored(updates), 1),
-        },
+        reads,
         checked=bool(raises),
         stores=Stores(fused=False),
     )  # fmt: skip
@@ -335,10 +344,11 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 def assigned(
-    data: Array, indices: Array, updates: Array, reduction: str, wraps: bool = False
-) -> Array:
+    data: Array, indices: Array, updates: Array, count: Array | None = None, *,
+    reduction: str, wraps: bool = False,
+) -> Array:  # fmt: skip
     """Returns a copy of the tensor with the updates written to their indices."""
-    if reduction != "none" or (not wraps and np.any(indices < 0)):
+    if count is not None or reduction != "none" or (not wraps and np.any(indices < 0)):
         raise ValueError("hosts take this otherwise")
     found = data.copy()
     found[tuple(np.moveaxis(indices, -1, 0))] = updates
@@ -361,15 +371,16 @@ def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array
 REDUCTION = "reduction!=none|add|mul|min|max"
 ATTRIBUTES = {
     "scatter_elements": f"axis! raises {REDUCTION} wraps",
-    "scatter_nd": f"raises=above {REDUCTION} wraps", "scatter_new": f"raises {REDUCTION}",
+    "scatter_nd": f"raises {REDUCTION} wraps", "scatter_new": f"raises {REDUCTION}",
     "segments": f"raises=above {REDUCTION}",
 }  # fmt: skip
 OPS = (
     *(
         Op(name, refuse, same_shape, lower, "reduction", types=(*ANY, BFLOAT16), work=_work,
            decompose=decompose, kind="reduction", accumulates=True, meaning=meaning,
-           operands="xxx")
-        for name, meaning in (("scatter_elements", None), ("scatter_nd", assigned))
+           operands=taken)
+        for name, meaning, taken in (
+            ("scatter_elements", None, "xxx"), ("scatter_nd", assigned, "xxx?"))
     ),
     *(
         Op(name, refuse_new, new_shapes, lower_decomposed, "reduction", types=("f32", "i32"),

@@ -4,6 +4,7 @@ equal the CPU's."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import tflgpu_plugin
 from tests.providers.onnxruntime.test_ort_counting import Feeds, chance, refused
 from tests.providers.onnxruntime.test_ort_integers import build
 from tests.support.onnx_models import Array, cpu, node, session
+from tflgpu_plugin.runtime import adapter
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -74,6 +76,14 @@ KEPT: dict[str, list[Any]] = {
     "up to the end": [node("Slice", ["rows", "zero", "end", "zero"], ["y"])],
     "written": [node("Neg", ["rows"], ["u"]), node("ScatterND", ["x", "at", "u"], ["y"])],
     "added": [node("ScatterND", ["x", "at", "rows"], ["y"], reduction="add")],
+    "added in pairs": [node("Concat", ["at", "at"], ["twice"], axis=1),
+                       node("Unsqueeze", ["twice", "minus"], ["t"]),
+                       node("Unsqueeze", ["rows", "one"], ["r1"]),
+                       node("Concat", ["r1", "r1"], ["u"], axis=1), node("Neg", ["u"], ["v"]),
+                       node("ScatterND", ["x", "t", "v"], ["y"], reduction="add")],
+    "added below one row": [node("Unsqueeze", ["at", "zero"], ["t"]),
+                            node("Unsqueeze", ["rows", "zero"], ["u"]),
+                            node("ScatterND", ["x", "t", "u"], ["y"], reduction="add")],
     "written from the end": [node("Sub", ["at", "far"], ["b"]),
                              node("ScatterND", ["x", "b", "rows"], ["y"])],
     "a column": [*GRID, node("Unsqueeze", ["s", "one"], ["u"]),
@@ -105,6 +115,11 @@ APART: dict[str, list[Any]] = {
                       node("Mul", ["rows", "f"], ["y"])],
     "columns": [*NUMBERED, node("Gather", ["x", "numbers"], ["r"], axis=0),
                 node("Transpose", ["r"], ["t"]), node("MatMul", ["t", "rows"], ["y"])],
+    "added in two rows": [node("Unsqueeze", ["at", "zero"], ["a1"]),
+                          node("Concat", ["a1", "a1"], ["t"], axis=0),
+                          node("Unsqueeze", ["rows", "zero"], ["r1"]),
+                          node("Concat", ["r1", "r1"], ["u"], axis=0),
+                          node("ScatterND", ["x", "t", "u"], ["y"], reduction="add")],
     "picked below": [node("ArgMax", ["rows"], ["i"], axis=0, keepdims=1),
                      node("GatherElements", ["rows", "i"], ["y"], axis=0)],
 }  # fmt: skip
@@ -181,6 +196,21 @@ def test_numbers_beyond_the_count_are_not_read(op: str, index: str) -> None:
     assert {one.where for one in report.nodes} == {"gpu"}, str(report)
     (partition,) = report.partitions
     assert partition.host_runs == 0
+
+
+def test_few_updates_of_many_take_little_time() -> None:
+    """Each element looks at the updates that are there, not at as many as there may be."""
+    if not adapter.open_device(adapter.select(None)).target.software:
+        pytest.skip("A GPU takes little time for many updates, too.")
+    times = []
+    for count in (5, 2000):
+        given = feed(count, 2000)
+        ours = session(build(FOUND + KEPT["written"], given, ["y"], used(FOUND)), force=1)
+        ours.run(None, given)
+        started = time.perf_counter()
+        ours.run(None, given)
+        times.append(time.perf_counter() - started)
+    assert times[0] < times[1] / 4  # measured: 0.01
 
 
 @pytest.mark.parametrize("name", ["into fixed rows", "into counted rows"])
