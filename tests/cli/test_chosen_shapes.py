@@ -91,6 +91,21 @@ def test_a_tflite_model_that_does_not_take_them(
     assert "Shapes used here: samples [1, 1]. Give others with --shape" in done.stderr
 
 
+@pytest.mark.parametrize("host", hosts.installed())
+@pytest.mark.parametrize("command", COMMANDS)
+def test_shapes_that_a_tflite_model_does_not_take(
+    command: tuple[str, ...], host: str, tmp_path: Path
+) -> None:
+    """The last node makes one row of scores."""
+    path = tmp_path / "fixed.tflite"
+    path.write_bytes(network.to_tflite(network.build()))
+    done = run(command, path, "--host", host, "--shape", "image=2x224x224x3")
+    assert done.exit_code == 2 and "Traceback" not in done.output, done.output
+    assert f"Error: {host} " in done.stderr, done.stderr
+    assert "cannot run the model with the shapes given: " in done.stderr
+    assert "Give its own: image [1, 224, 224, 3]." in done.stderr
+
+
 def test_open_extents_of_either_host() -> None:
     details = [
         {"name": "a", "shape": [1, 3], "open": (None, 3)},

@@ -174,6 +174,13 @@ def refused(host: str, error: Exception, shapes: Mapping[str, list[int]]) -> str
     return f"{text.rstrip('. ')}. {shapes_sentence(shapes)} {advice}"
 
 
+def misshapen(host: str, error: Exception, own: Mapping[str, list[int]]) -> str:
+    """Returns why a model does not run with the shapes that were given, and its own ones."""
+    reason = " ".join(str(error).split()).rstrip(".")
+    listed = ", ".join(f"{name} {shape}" for name, shape in own.items())
+    return f"{host} cannot run the model with the shapes given: {reason}. Give its own: {listed}."
+
+
 def is_image(shape: tuple[int, ...]) -> bool:
     """Whether the shape is [1, H, W, C] or [1, C, H, W] with 1 or 3 channels."""
     return len(shape) == 4 and shape[0] == 1 and (shape[3] in (1, 3) or shape[1] in (1, 3))

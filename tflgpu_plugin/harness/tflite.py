@@ -15,7 +15,7 @@ from tflgpu_plugin import log
 from tflgpu_plugin.harness import flatbuffer, flatbuffer_part, parts
 from tflgpu_plugin.harness.compare import FASTEST, JUDGES, Array, Running, judged, thinned
 from tflgpu_plugin.harness.hosts import THREADS, Host, Lacking, invoked
-from tflgpu_plugin.harness.inputs import BadInput, refused
+from tflgpu_plugin.harness.inputs import BadInput, misshapen, refused
 
 PROGRAM = """\
 from {module} import Interpreter, load_delegate
@@ -71,32 +71,36 @@ class TfliteModel:
         self, options: Mapping[str, Any] | None, kernels: str = FASTEST, profiled: bool = False
     ) -> Running:
         delegates = [] if options is None else [self.runner.delegate(options)]
-        with self._explained():
+        own: dict[str, list[int]] = {}
+        with self._explained(own):
             interpreter = self.runner.made(self.content, kernels, experimental_delegates=delegates)
             for detail, value in zip(interpreter.get_input_details(), self.values, strict=True):
                 if tuple(detail["shape"]) != value.shape:
+                    own[str(detail["name"])] = [int(n) for n in detail["shape"]]
                     interpreter.resize_tensor_input(detail["index"], value.shape)
             self.runner.allocate(interpreter)
 
         def run() -> list[Array]:
-            with self._explained():
+            with self._explained(own):
                 return invoked(interpreter, self.values)
 
         names = [str(detail["name"]) for detail in interpreter.get_output_details()]
         return Running(names, run, lambda: tflgpu_plugin.report(*delegates))
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, own: Mapping[str, list[int]]) -> Iterator[None]:
         """Adds the chosen shapes, if there are any, to errors that the host raises while the
-        context is entered."""
+        context is entered; otherwise the shapes in the file of inputs that were resized (`own`)."""
         try:
             yield
         except Lacking:
             raise
         except RuntimeError as error:
-            if not self.chosen_shapes:
+            if not self.chosen_shapes and not own:
                 raise
-            raise BadInput(refused(self.host, error, self.chosen_shapes)) from error
+            if self.chosen_shapes:
+                raise BadInput(refused(self.host, error, self.chosen_shapes)) from error
+            raise BadInput(misshapen(self.host, error, own)) from error
 
     def fixed(self) -> TfliteModel:
         shapes = {tensor: value.shape for tensor, value in self.given().items()}
