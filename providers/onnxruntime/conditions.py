@@ -52,7 +52,9 @@ def constant(e: Builder) -> Refusal | None:
 def kernels(e: Builder) -> Refusal | None:
     """Inputs of bfloat16, uint32, uint64, and of types of at most 8 bits that numpy lacks, are read
     only by operators whose row lists the type, as only for these the host has kernels. Nodes that
-    are evaluated before a run may read uint32 and uint64, too."""
+    are evaluated before a run may read any if an op computes them, else uint32 and uint64, too."""
+    if e.known_limit and e.row.op:
+        return None
     held = [e.tensors.table[t] for t in e.inputs if t is not None]
     if e.known_limit:
         held = [tensor for tensor in held if tensor.dtype in BITS_ONLY]

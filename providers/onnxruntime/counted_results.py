@@ -4,6 +4,7 @@ padded to the largest possible number, and a count tells how many are valid."""
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -276,22 +277,34 @@ def within(e: Builder, axis: int, rank: int) -> int:
 
 
 def gathered(e: Builder) -> int:
-    """Builds Gather, GatherND and GatherElements. An index out of range fails the run. Those beyond
-    the count are arbitrary, so the first element is picked there."""
-    index, axis, op = operand(e, "index", e.x(1)), e.counted_axis(1), e.row.op
-    if e.count is not None and axis is not None and _may_leave(e):
+    """Builds Gather."""
+    return _gathered(e, _may_leave(e), axis=e.attribute("axis", 0))
+
+
+def gathered_elements(e: Builder) -> int:
+    """Builds GatherElements."""
+    return _gathered(e, True, axis=e.attribute("axis", 0))
+
+
+def gathered_nd(e: Builder) -> int:
+    """Builds GatherND."""
+    return _gathered(e, _may_leave(e), batch=e.integer("batch_dims"))
+
+
+def _gathered(e: Builder, may_leave: bool, **attributes: Any) -> int:
+    """Builds a gather. An index out of range fails the run. Those beyond the count are arbitrary:
+    where they may be out of range, the first element is picked."""
+    index, axis = operand(e, "index", e.x(1)), e.counted_axis(1)
+    if e.count is not None and axis is not None and may_leave:
         valid = within(e, axis, e.rank(index))
         index = e.add("where", valid, index, e.index([0]), dtype="i32")
-    axes = {"axis": e.attribute("axis", 0)}
-    named = {"batch": e.integer("batch_dims")} if op == "gather_nd" else axes
-    return e.add(op, e.x(), index, **named, wraps=True, raises=True)
+    return e.add(e.row.op, e.x(), index, **attributes, wraps=True, raises=True)
 
 
 def _may_leave(e: Builder) -> bool:
     """Whether indices beyond the count may be out of range where those before it are not: all but
     the coordinates that models gather by, which `places_of` keeps in range."""
-    numbers = e.known(e.x(1)) or e.count in e.tensors.growing
-    return numbers or e.row.op == "gather_elements"
+    return e.known(e.x(1)) or e.count in e.tensors.growing
 
 
 def scattered(e: Builder) -> int:

@@ -144,8 +144,8 @@ _ROWS: tuple[HostOp, ...] = (
     row("Gather", "gather", (1, 13), "value index", by=counted_results.gathered, bfloat16=True,
         at_once=steps.gather, keeps_count=kept.gathered),
     row("GatherElements", "gather_elements", (11, 13), "value index", bfloat16=True,
-        by=counted_results.gathered, keeps_count=kept.gathered_elements),
-    row("GatherND", "gather_nd", (11, 13), "value index", by=counted_results.gathered,
+        by=counted_results.gathered_elements, keeps_count=kept.gathered_elements),
+    row("GatherND", "gather_nd", (11, 13), "value index", by=counted_results.gathered_nd,
         bfloat16=True, keeps_count=kept.gathered_nd),
     row("Gelu", "gelu", (20, 20), by=ew.gelu, at_once=steps.elementwise, double=False),
     row(

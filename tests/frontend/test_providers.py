@@ -227,7 +227,7 @@ BEYOND = {
     "onnxruntime/matmul_norm.py": ["tflgpu_plugin.ops.normalization"],
     "onnxruntime/reader.py": ["tflgpu_plugin.importer.importer"],
     "onnxruntime/rows.py": ["tflgpu_plugin.ops"],
-    "onnxruntime/recurrent.py": ["tflgpu_plugin.ops.recurrent"],
+    "onnxruntime/recurrent.py": ["tflgpu_plugin.ops.gate_functions"],
     "onnxruntime/spectral.py": ["tflgpu_plugin.ops.spectrum"],
     "tflite/reader.py": ["tflgpu_plugin.importer.importer"],
 }

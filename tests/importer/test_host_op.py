@@ -45,7 +45,7 @@ def test_roles() -> None:
         *("shape", "axes", "count", "split", "steps", "crops", "pads", "roi_or_factors", "starts"),
         *("ends", "size", "sizes", "begin", "end", "strides", "block", "start", "length", "order"),
         *("repeats", "axis", "paddings", "factors", "first", "limit", "delta"),
-        *("extents", "kernel", "ratio", "training_mode"),
+        *("extents", "keys", "kernel", "ratio", "training_mode"),
     }
     assert {name for name, role in ROLES.items() if role.typed} == {"value", "slope", "updates"}
     assert {name for name, role in ROLES.items() if role.clamps} == {"starts", "ends", "steps"}
