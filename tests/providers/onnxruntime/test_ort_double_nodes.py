@@ -21,7 +21,7 @@ from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS  # noqa: E402
 pytestmark = pytest.mark.adapter
 MOST = 3  # tests of an operator
 # The standard tests functions that onnxruntime computes by other nodes, some without a kernel.
-FUNCTIONS = {"Gelu"}
+FUNCTIONS = {"Celu", "Gelu"}
 
 
 @functools.cache
