@@ -133,6 +133,8 @@ ROWS = (
     "test_region_refusals",
     "test_decompositions",
     "test_launches",
+    "test_attention_launches",
+    "test_winograd_launches",
     "test_quantized_rules",
     "test_rounds",
     "test_traits",

@@ -8,18 +8,13 @@ from typing import Any
 
 import pytest
 
-from conformance import direct
-from conformance.cases.conv import WINOGRAD
-from conformance.test_variants import DIRECT, PLANES
 from tests.ops.test_layer_refusals import PLANE, SAME, held, stored
 from tests.ops.test_op_refusals import POOL, Told, graph_of
 from tests.support.refused import refused
-from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Target, Tensor
 from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.ops import io_layout, rows
 from tflgpu_plugin.ops.lowering import Lowering, Raw
-from tflgpu_plugin.ops.tiles import STARTS
 
 GPU, CPU = Target(), Target(software=True)
 SHUFFLES = Target(software=True, subgroup_size=8)
@@ -202,10 +197,6 @@ def test_layers_with_weights(
     assert launched(CPU, op, *given, **more) == cpu
 
 
-ALWAYS = replace(GPU, tuning=PLANES)
-DEEP = (2, 20, 21, 36)  # 5 x 6 patches of 4 x 4 pixels, 9 slices
-
-
 def test_a_sequence_keeps_a_gpu_busy_by_threads_and_loads() -> None:
     """Its workgroup is the only one; with 6 units, weights are two vec4."""
     given = (4, 3, 24), held(24, 6), (3, 6), (3, 6)
@@ -233,159 +224,6 @@ def test_the_other_direction_begins_at_half_of_the_batch() -> None:
     assert low.launches[0].parameters["backward"] == 3
     graph = graph_of("rnn", *given, results=2, directions=2)
     assert rows()["rnn"].work(graph, graph.nodes[0]) == 4 * 6 * 5 * 5
-
-
-@pytest.mark.parametrize(
-    ("q", "k", "gpu", "cpu"),
-    [
-        # heads x rows x 8 threads: 2^14 with 1 row a thread, so no more; on a CPU 32 vec4
-        ((1, 8, 256, 64), (1, 8, 256, 64), (1, 1, 512), (8, 1, 32)),
-        ((1, 8, 512, 64), (1, 8, 512, 64), (2, 1, 512), (8, 1, 64)),
-        ((4, 8, 512, 64), (4, 8, 512, 64), (4, 1, 1024), (8, 1, 256)),
-        ((4, 8, 512, 32), (4, 8, 512, 32), (4, 1, 1024), (8, 1, 256)),  # at most 4 rows
-        ((4, 8, 512, 128), (4, 8, 512, 128), (2, 1, 2048), (8, 1, 256)),  # 8 vec4
-        # 4 rows that share keys: one each, and 256 keys for as many eights as have a block of 32
-        ((1, 32, 1, 128), (1, 8, 256, 128), (1, 8, 32), (4, 1, 1)),
-        ((1, 32, 1, 128), (1, 8, 255, 128), (1, 4, 32), (4, 1, 1)),
-        # at most 32 eights, and with more slices of a result as many as fit into 16 KiB
-        ((1, 32, 1, 64), (1, 8, 512, 64), (1, 16, 32), (4, 1, 1)),
-        ((1, 32, 1, 64), (1, 8, 4096, 64), (1, 32, 32), (4, 1, 1)),
-        ((1, 32, 1, 128), (1, 8, 4096, 128), (1, 16, 32), (4, 1, 1)),
-        ((1, 8, 255, 64), (1, 8, 256, 64), (1, 2, 1020), (8, 1, 32)),
-        ((1, 8, 255, 64), (1, 8, 63, 64), (1, 1, 510), (8, 1, 32)),
-    ],
-)
-def test_rows_and_teams_of_attention(q: Any, k: Any, gpu: Any, cpu: Any) -> None:
-    """(rows of 8 threads, teams of 8 threads for the same rows, workgroups)."""
-    amd = replace(GPU, vendor="amd", subgroup_size=32)
-    for target, wanted in ((amd, gpu), (SHUFFLES, cpu)):
-        (launch,) = lowered(target, "attention", q, k, k, scale=1.0).launches
-        found = launch.variant["rows"], launch.variant["teams"], launch.workgroups[0]
-        assert found == wanted
-        assert launch.variant["ahead"] == (1 if target.software else 4)
-        lanes = 64 if target.software else max(32, 8 * found[1])
-        assert launch.variant["lanes"] == lanes  # eights go together, at least a subgroup
-        wide = replace(target, least_subgroup=64)
-        (launch,) = lowered(wide, "attention", q, k, k, scale=1.0).launches
-        rows, parts = launch.variant["rows"], launch.variant["parts"]
-        assert launch.variant["lanes"] == max(64, lanes)
-        assert launch.workgroups[0] * max(64, lanes) == found[2] * lanes
-        wanted = 1 if target.software or rows * parts >= 8 else 2 if rows > 1 else 4
-        assert launch.variant["ahead"] == wanted
-    (launch,) = lowered(GPU, "attention", (1, 32, 1, 128), (1, 8, 512, 128), (1, 8, 512, 128),
-                        scale=1.0).launches  # fmt: skip
-    assert (launch.variant["teams"], launch.variant["shared"]) == (16, False)
-
-
-def test_attention_has_more_threads_on_discrete_adapters() -> None:
-    """A row of 8 threads each makes 18,912, which are few for a GPU that 65,536 fill."""
-    q = (1, 12, 197, 64)
-    for threads, wanted in ((1 << 14, (1, 1, 591)), (1 << 16, (1, 2, 1182))):
-        target = replace(GPU, subgroup_size=32, threads=threads)
-        (launch,) = lowered(target, "attention", q, q, q, scale=1.0).launches
-        found = launch.variant["rows"], launch.variant["teams"], launch.workgroups[0]
-        assert found == wanted
-
-
-@pytest.mark.parametrize(
-    ("vendor", "four", "one"),
-    [
-        ("amd", 4, 4), ("nvidia", 2, 4), ("unknown", 2, 2), ("intel", 1, 4), ("apple", 1, 4),
-        ("qualcomm", 1, 1),
-    ],
-)  # fmt: skip
-def test_vendors_load_fewer_keys_ahead_rather_than_spill(vendor: str, four: int, one: int) -> None:
-    """For tiles of four rows and of one. A setting holds for both."""
-    k = (4, 8, 512, 64)
-    target = replace(GPU, vendor=vendor, subgroup_size=32)
-    forced = replace(target, tuning={"attention_tile": "4x2"})
-    for q, count, ahead in ((k, 4, four), ((4, 8, 1, 64), 1, one)):
-        (launch,) = lowered(target, "attention", q, k, k, scale=1.0).launches
-        assert (launch.variant["rows"], launch.variant["ahead"]) == (count, ahead)
-        (launch,) = lowered(forced, "attention", q, k, k, scale=1.0).launches
-        assert (launch.variant["rows"], launch.variant["ahead"]) == (count, 2)
-
-
-def test_the_launches_of_winograd() -> None:
-    low = lowered(ALWAYS, "conv_2d", DEEP, held(18, 3, 3, 36), **SAME)
-    assert [launch.workgroups for launch in low.launches] == [
-        (1, 18, 3),  # 30 patches by 32 threads; 2 images of 9 slices; 3 pairs of rows
-        (2, 3, 36),  # 60 patches by 32 threads; 5 slices by 2; 36 products
-        (1, 10, 2),  # 30 patches; 2 images of 5 slices; 2 pairs of rows
-    ]
-    assert list(low.sizes.values()) == [36 * 9 * 60, 36 * 5 * 60]
-    low = lowered(replace(CPU, tuning=ALWAYS.tuning), "conv_2d", DEEP, held(18, 3, 3, 36), **SAME)
-    assert [launch.workgroups for launch in low.launches] == [
-        (8, 18, 1),  # 20 lines of 6 patches by 16 threads; 2 images of 9 slices
-        (2, 18, 6),  # 30 patches, likewise, of 6 columns
-        (1, 2, 36),  # 60 patches, 8 by each of 8 threads; 5 slices by 4; 36 products
-        (113, 1, 1),  # 6 of 5 slices of 60 patches, by 16 threads
-        (8, 10, 1),  # 20 lines of 6 patches; 2 images of 5 slices
-    ]
-    wanted = [36 * 9 * 60, 36 * 5 * 60, 6 * 9 * 2 * 20 * 6, 6 * 4 * 5 * 60]
-    assert list(low.sizes.values()) == wanted
-
-
-@pytest.mark.parametrize(
-    ("extent", "channels", "filters", "weights", "launches"),
-    [
-        (128, 32, 32, True, 3),
-        (64, 32, 32, True, 1),  # too little is saved for two launches
-        (256, 32, 32, True, 1),  # what is moved fits no cache
-        (14, 256, 256, True, 2),  # its weights are read four times as long
-        (20, 256, 256, True, 3),
-        (32, 704, 656, True, 3),
-        (32, 704, 660, True, 1),  # over 64 MiB
-    ],
-)
-def test_where_winograd_pays_on_a_gpu(
-    extent: int, channels: int, filters: int, weights: bool, launches: int
-) -> None:
-    given = (1, extent, extent, channels), held(filters, 3, 3, channels)
-    amd = Target(vendor="amd", subgroup_size=32)
-    assert len(launched(amd, "conv_2d", *given, **SAME)) == launches
-
-
-@pytest.mark.parametrize(
-    ("x", "weights", "more", "launches"),
-    [
-        ((2, 20, 21, 32), held(18, 3, 3, 32), SAME, 3),
-        ((2, 20, 21, 31), held(18, 3, 3, 31), SAME, 1),  # too few terms
-        ((2, 20, 21, 36), held(18, 3, 3, 18), SAME, 1),  # groups
-        ((2, 20, 21, 36), held(18, 3, 5, 36), SAME, 1),
-        ((2, 20, 21, 36), held(18, 5, 3, 36), SAME, 1),
-        ((2, 20, 21, 36), (18, 3, 3, 36), SAME, 2),  # weights that a run tells
-        ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"strides": (1, 2)}, 1),
-        ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"strides": (2, 1)}, 1),
-        ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"dilations": (2, 1)}, 1),
-        ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"dilations": (1, 2)}, 1),
-        ((2, 20, 21, 36), held(18, 3, 3, 36), PLANE, 3),
-    ],
-)
-def test_which_convolutions_winograd_suits(
-    x: Any, weights: Any, more: dict[str, Any], launches: int
-) -> None:
-    assert len(launched(ALWAYS, "conv_2d", x, weights, **more)) == launches
-    never = replace(ALWAYS, tuning=DIRECT)
-    assert len(launched(never, "conv_2d", x, weights, **more)) == 1 + (launches == 2)
-
-
-@pytest.mark.parametrize("vendor", STARTS)
-@pytest.mark.parametrize("least", [0, 64])
-def test_cases_of_conformance_take_winograd(vendor: str, least: int) -> None:
-    for software in (False, True):
-        target = Target(vendor=vendor, software=software, subgroup_size=8, least_subgroup=least)
-        for case in WINOGRAD:
-            plan = compiler.compile(direct.graph(case), target)
-            assert "winograd_output" in [each.label for each in plan.dispatches], case.name
-
-
-def test_winograd_needs_room_for_its_tensors() -> None:
-    """The transformed input has 36 planes of 9 slices of 60 patches, 16 bytes each."""
-    most, given = 36 * 9 * 60 * 16, (DEEP, held(18, 3, 3, 36))
-    for limit, launches in ((most, 3), (most - 1, 1)):
-        small = replace(ALWAYS, max_binding_bytes=limit)
-        assert len(launched(small, "conv_2d", *given, **SAME)) == launches
 
 
 def test_stored_numbers_are_interpolated_where_they_mean_the_same() -> None:

@@ -14,6 +14,7 @@ import pytest
 import tflgpu_plugin
 from tests.providers.onnxruntime.test_ort_counting import Feeds, chance, refused
 from tests.providers.onnxruntime.test_ort_integers import build
+from tests.support.counted_rows import FOUND, LENGTH
 from tests.support.onnx_models import Array, cpu, node, session
 from tflgpu_plugin.runtime import adapter
 
@@ -30,16 +31,6 @@ HELD: dict[str, Any] = {
     "parts": np.int64([1, 3]), "far": np.int64([7]), "ones": np.int64([1, 1]),
     "open_ends": np.int64([-1, -1]),
 }  # fmt: skip
-# The rows of `x` [n, 4] at the places `at` [count, 1] where the first column is above a half.
-FOUND = [
-    node("Gather", ["x", "first"], ["scores"], axis=1), node("Greater", ["scores", "half"], ["m"]),
-    node("NonZero", ["m"], ["z"]), node("Transpose", ["z"], ["at"]),
-    node("GatherND", ["x", "at"], ["rows"]), node("GatherND", ["scores", "at"], ["s"]),
-]  # fmt: skip
-LENGTH = [
-    node("Shape", ["s"], ["shape"]), node("Gather", ["shape", "first"], ["n"]),
-    node("Unsqueeze", ["n", "zero"], ["length"]),
-]  # fmt: skip
 NUMBERED = [*LENGTH, node("Range", ["first", "n", "step"], ["numbers"])]
 # Coordinates [count, 1, 2] of the second column, as exporters write `rows[:, 1] = ...`.
 GRID = [

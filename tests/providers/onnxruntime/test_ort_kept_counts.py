@@ -13,6 +13,7 @@ import pytest
 import tflgpu_plugin
 from tests.providers.onnxruntime.test_ort_counting import Feeds, boxes, chance, refused
 from tests.providers.onnxruntime.test_ort_integers import build, same
+from tests.support.counted_rows import FOUND, LENGTH
 from tests.support.onnx_models import cpu, node, session
 
 pytest.importorskip("onnx")
@@ -27,16 +28,6 @@ HELD: dict[str, Any] = {
     "bound": np.int64([SIZE, 1]), "many": chance(SIZE, 1), "ones": np.int64([1, 1]),
     "pairs": np.int64([-1, 2]), "both": np.int64([1, 0]), "least": np.int64([5]),
 }  # fmt: skip
-# The values of `x` [SIZE, 4] at the places `at` [n, 1] where `x`'s first column is above a half.
-FOUND = [
-    node("Gather", ["x", "first"], ["scores"], axis=1), node("Greater", ["scores", "half"], ["m"]),
-    node("NonZero", ["m"], ["z"]), node("Transpose", ["z"], ["at"]),
-    node("GatherND", ["x", "at"], ["rows"]), node("GatherND", ["scores", "at"], ["s"]),
-]  # fmt: skip
-LENGTH = [
-    node("Shape", ["s"], ["shape"]), node("Gather", ["shape", "first"], ["n"]),
-    node("Unsqueeze", ["n", "zero"], ["length"]),
-]  # fmt: skip
 WIDE = [node("Unsqueeze", ["s", "one"], ["c"]), *LENGTH,
         node("Concat", ["length", "four"], ["wide"], axis=0)]  # fmt: skip
 
