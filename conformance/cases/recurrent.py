@@ -86,6 +86,26 @@ def functions(op: str, *names: str, **attributes: Any) -> NodeCase:
     return layer(name, op, 3, 2, 6, **given, **attributes)
 
 
+# Functions that take numbers, and some of these.
+NUMBERED = {"elu": (0.7,), "leaky_relu": (0.2,), "thresholded_relu": (0.1,), "affine": (0.5, 0.1),
+            "hard_sigmoid": (0.4, 0.3), "scaled_tanh": (0.6, 1.3)}  # fmt: skip
+
+
+def every(op: str, **attributes: Any) -> list[NodeCase]:
+    """Returns a case for each further function, which is that of all parts of the layer."""
+    roles = {"gate": "gate_function", "content": "content_function", "state": "state_function"}
+    roles = {"activation": "activation"} if op == "rnn" else roles
+    names = list(roles)[: 2 if op == "gru" else 3]
+    found = []
+    for function in ("softplus", "softsign", *NUMBERED):
+        given: dict[str, Any] = {roles[name]: function for name in names}
+        if function in NUMBERED:
+            given |= {f"{name}_numbers": NUMBERED[function] for name in names}
+        name = "_".join(("every", *attributes, function))
+        found.append(layer(name, op, 3, 2, 6, scale=0.2, **given, **attributes))
+    return found
+
+
 def peepholes(units: int) -> Input:
     return constant(seeded(3, units, scale=0.5))
 
@@ -157,8 +177,14 @@ NODES = [
       for op, more in (("lstm", {}), ("gru", {}), ("gru", {"linear": True}))
       for names in (("relu", "tanh", "tanh"), ("tanh", "relu", "logistic"),
                     ("logistic", "logistic", "relu"))),
+    *(case for op in GATES for case in every(op)),
+    *every("gru", linear=True),
+    layer("input_forget", "lstm", 4, 2, 6, coupled=True, gates="iofc"),
+    layer("input_forget_peephole", "lstm", 4, 2, 6, (peepholes(6),), coupled=True),
+    layer("an_unknown_function", "lstm", 4, 2, 6, state_function="gelu", refused=True),
+    layer("missing_numbers", "gru", 4, 2, 6, content_function="elu", refused=True),
     *(layer(f"hard_gates_{name}", op, 3, 2, 6, gate_function="hard_sigmoid", scale=2.0,
-            alpha=alpha, beta=beta)
+            gate_numbers=(alpha, beta))
       for op in ("lstm", "gru")
       for name, alpha, beta in (("usual", 0.2, 0.5), ("other", 0.4, 0.3))),
     layer("gate_clip", "gru", 4, 2, 6, gate_clip=0.5),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -19,10 +19,19 @@ def logistic(v: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-v)))
 
 
+# Functions of a value and their numbers, if any.
 ACTIVATIONS: dict[str, Any] = {
     "tanh": np.tanh,
     "relu": lambda v: np.maximum(v, 0),
     "logistic": logistic,
+    "softplus": lambda v: np.logaddexp(v, 0),
+    "softsign": lambda v: v / (1 + np.abs(v)),
+    "elu": lambda v, a: np.where(v < 0, a * np.expm1(np.minimum(v, 0)), v),
+    "leaky_relu": lambda v, a: np.where(v < 0, a * v, v),
+    "thresholded_relu": lambda v, a: np.where(v > a, v, 0),
+    "affine": lambda v, a, b: a * v + b,
+    "hard_sigmoid": lambda v, a, b: np.clip(a * v + b, 0, 1),
+    "scaled_tanh": lambda v, a, b: a * np.tanh(b * v),
 }
 
 
@@ -32,11 +41,8 @@ FUSED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _gate(name: str, alpha: float, beta: float) -> Any:
-    """Returns the function of a gate."""
-    if name == "hard_sigmoid":
-        return lambda v: np.clip(alpha * v + beta, 0, 1)
-    return ACTIVATIONS[name]
+def _function(name: str, numbers: Sequence[float]) -> Any:
+    return lambda v: ACTIVATIONS[name](v, *numbers)
 
 
 def _cut(v: Array, limit: float) -> Array:
@@ -125,10 +131,12 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
          projection_clip: float = 0.0, gate_clip: float = 0.0,
          numbers: Array | None = None, stored: tuple[float, ...] = (),
          gate_function: str = "logistic", content_function: str = "tanh",
-         state_function: str = "tanh", alpha: float = 0.2,
-         beta: float = 0.5) -> tuple[Array, ...]:  # fmt: skip
-    gated = _gate(gate_function, alpha, beta)
-    content, leaving = ACTIVATIONS[content_function], ACTIVATIONS[state_function]
+         state_function: str = "tanh", gate_numbers: Sequence[float] = (),
+         content_numbers: Sequence[float] = (), state_numbers: Sequence[float] = (),
+         coupled: bool = False) -> tuple[Array, ...]:  # fmt: skip
+    gated = _function(gate_function, gate_numbers)
+    content = _function(content_function, content_numbers)
+    leaving = _function(state_function, state_numbers)
     if numbers is not None:
         return _integers(z, r, h, c, numbers, stored, time_axis, reverse)
 
@@ -149,6 +157,8 @@ def lstm(z: Array, r: Array, h: Array, c: Array, peephole: Array | None = None,
         enter = 1 - forget
         if "i" in part:
             enter = function(gated, part["i"] + holes[0] * c, "i")
+        if coupled:
+            forget = 1 - enter
         new = enter * function(content, part["c"], "c")
         c = _cut(rounded(forget * c) + rounded(new), cell_clip)
         h = function(gated, part["o"] + holes[2] * c, "o") * leaving(c)
@@ -174,9 +184,11 @@ def _integers(z: Array, r: Array, h: Array, c: Array, numbers: Array, stored: tu
 @each_length(4, 1)
 def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = False,
         time_axis: int = 0, reverse: bool = False, gate_clip: float = 0.0,
-        gate_function: str = "logistic", content_function: str = "tanh", alpha: float = 0.2,
-        beta: float = 0.5) -> tuple[Array, ...]:  # fmt: skip
-    gated, content = _gate(gate_function, alpha, beta), ACTIVATIONS[content_function]
+        gate_function: str = "logistic", content_function: str = "tanh",
+        gate_numbers: Sequence[float] = (),
+        content_numbers: Sequence[float] = ()) -> tuple[Array, ...]:  # fmt: skip
+    gated = _function(gate_function, gate_numbers)
+    content = _function(content_function, content_numbers)
     moved, order = _steps(z, time_axis, reverse)
     units, results = h.shape[1], dict[int, Array]()
     for t in order:
@@ -195,11 +207,12 @@ def gru(z: Array, r: Array, h: Array, bias: Array | None = None, linear: bool = 
 @both_ways
 @each_length(3, 1)
 def rnn(z: Array, r: Array, h: Array, activation: str = "tanh", time_axis: int = 0,
-        reverse: bool = False, gate_clip: float = 0.0) -> tuple[Array, ...]:  # fmt: skip
+        reverse: bool = False, gate_clip: float = 0.0,
+        activation_numbers: Sequence[float] = ()) -> tuple[Array, ...]:  # fmt: skip
     moved, order = _steps(z, time_axis, reverse)
     results: dict[int, Array] = {}
     for t in order:
-        h = ACTIVATIONS[activation](_cut(moved[t] + h @ r.T, gate_clip))
+        h = ACTIVATIONS[activation](_cut(moved[t] + h @ r.T, gate_clip), *activation_numbers)
         results[t] = h
     return _whole(results, time_axis), h
 

@@ -3,28 +3,23 @@ layer per direction; the recurrence over the steps is one op per direction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Condition, Impossible, Refusal, Shape, Unfit, needs
-from tflgpu_plugin.ops.gate_functions import FUNCTIONS, HARD_NUMBERS
+from tflgpu_plugin.ir import Array, Condition, Impossible, Shape, Unfit, needs
 from tflgpu_plugin.providers import Builder
 
+from .activations import activated, of_directions
 from .attention import as_integers, gathered
 from .operand_shapes import exactly
-from .presence import unset
 from .rearranging import joined, part
 
 W, R, B, LENGTHS, HIDDEN, CELL, PEEPHOLE = 1, 2, 3, 4, 5, 6, 7
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 PEEPHOLES = [0, 2, 1]  # input, output and forget gate reordered to input, forget, output
-NAMES = {"tanh": "tanh", "sigmoid": "logistic", "relu": "relu"}
-HARD = "hardsigmoid"  # only of gates
-GATES = NAMES | {HARD: "hard_sigmoid"}
-LSTM_FUNCTIONS, GRU_FUNCTIONS = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh")
 
 # Returns (inputs of the op between the hidden state and the lengths, further attributes) for a
 # direction, or for both (None).
@@ -38,8 +33,8 @@ def lstm(e: Builder) -> list[int]:
         peephole = None
         if e.has(PEEPHOLE):
             peephole = _peepholes(e, d or 0)
-        functions = _functions(e, d, *LSTM_FUNCTIONS)
-        return (_state(e, CELL, d), peephole, None, None, None), {"gates": "iofc", **functions}
+        given = {"gates": "iofc", "coupled": bool(e.integer("input_forget"))}
+        return (_state(e, CELL, d), peephole, None, None, None), given
 
     return _layers(e, more)
 
@@ -51,7 +46,7 @@ def gru(e: Builder) -> list[int]:
         bias = None
         if _linear(e) and e.has(B):
             bias = _content(e, d)
-        return (bias,), {"linear": _linear(e), **_functions(e, d, *GRU_FUNCTIONS)}
+        return (bias,), {"linear": _linear(e)}
 
     return _layers(e, more)
 
@@ -76,29 +71,7 @@ def _content(e: Builder, d: int | None) -> int:
 
 def rnn(e: Builder) -> list[int]:
     """Builds RNN: Y and Y_h."""
-    names = [NAMES[name] for name in _activations(e, ("tanh",))]
-    return _layers(e, lambda e, d: ((), {"activation": names[d or 0]}))
-
-
-def _functions(e: Builder, d: int | None, *default: str) -> dict[str, Any]:
-    """Returns attributes for the functions of direction `d` (None: both, which have the same) that
-    differ from the `default` ones."""
-    first = (d or 0) * len(default)
-    names = _activations(e, default)
-    pairs = zip(FUNCTIONS, names[first : first + len(default)], default, strict=False)
-    found: dict[str, Any] = {name: GATES[given] for name, given, usual in pairs if given != usual}
-    if names[first] == HARD:
-        found |= _hard_numbers(e, names[:first].count(HARD))
-    return found
-
-
-def _hard_numbers(e: Builder, which: int) -> dict[str, float]:
-    """Returns the slope and offset of this HardSigmoid among those of the node, as onnxruntime
-    takes them: the given ones in order, then the default."""
-    return {
-        name: float((*(e.host.attributes.get(f"activation_{name}") or ())[which:], usual)[0])
-        for name, usual in HARD_NUMBERS.items()
-    }
+    return _layers(e, lambda e, d: ((), {}))
 
 
 def _linear(e: Builder) -> bool:
@@ -109,16 +82,8 @@ def _direction(e: Builder) -> str:
     return e.text("direction", "forward")
 
 
-def _activations(e: Builder, default: Sequence[str]) -> list[str]:
-    """Returns the activations of all directions, in lower case. `default` are the default ones of
-    one direction."""
-    given = e.host.attributes.get("activations") or ()
-    names = [bytes(name).decode(errors="replace").lower() for name in given]
-    return names or _usual(e, default)
-
-
-def _usual(e: Builder, default: Sequence[str]) -> list[str]:
-    return [*default] * len(DIRECTIONS[_direction(e)])
+def _functions(e: Builder) -> list[dict[str, Any]]:
+    return of_directions(e, len(DIRECTIONS[_direction(e)]))
 
 
 def _time_axis(e: Builder) -> int:
@@ -209,11 +174,10 @@ def _lengths(e: Builder) -> int | None:
 
 def _together(e: Builder) -> bool:
     """Whether both directions can be one op over a batch of twice the size."""
-    names = _activations(e, ())
-    alike = names[: len(names) // 2] == names[len(names) // 2 :]
-    alike = alike and (HARD not in names or _hard_numbers(e, 0) == _hard_numbers(e, 1))
-    plain = not _time_axis(e) and not e.has(PEEPHOLE)
-    return _direction(e) == "bidirectional" and plain and alike
+    if _direction(e) != "bidirectional" or _time_axis(e) or e.has(PEEPHOLE):
+        return False
+    forward, backward = _functions(e)
+    return forward == backward
 
 
 def _both(e: Builder, more: More) -> list[int]:
@@ -222,7 +186,8 @@ def _both(e: Builder, more: More) -> list[int]:
     lengths = _lengths(e)
     y, *states = e.add_many(
         e.row.op, e.add("concat", *parts, axis=1), _part(e, R, None), _state(e, HIDDEN, None),
-        *inputs, lengths, **attributes, directions=2, gate_clip=e.number("clip", 0.0),
+        *inputs, lengths, **attributes, **_functions(e)[0], directions=2,
+        gate_clip=e.number("clip", 0.0),
     )  # fmt: skip
     shape = (2, e.shape()[1], e.shape(y)[-1])
     return [e.reshape(y, (e.shape()[0], *shape)), *(e.reshape(state, shape) for state in states)]
@@ -235,7 +200,7 @@ def _layers(e: Builder, more: More) -> list[int]:
         return _no_steps(e)
     if _together(e):
         return _both(e, more)
-    found, late, lengths = [], _time_axis(e), _lengths(e)
+    found, late, lengths, functions = [], _time_axis(e), _lengths(e), _functions(e)
     for d, reverse in enumerate(DIRECTIONS[_direction(e)]):
         z = _entering(e, d)
         inputs, attributes = more(e, d)
@@ -243,7 +208,7 @@ def _layers(e: Builder, more: More) -> list[int]:
         if lengths is not None and e.has(PEEPHOLE):
             state, inputs = e.add("concat", state, inputs[0], axis=0), (None, *inputs[1:])
         made = e.add_many(
-            e.row.op, z, _part(e, R, d), state, *inputs, lengths, **attributes,
+            e.row.op, z, _part(e, R, d), state, *inputs, lengths, **attributes, **functions[d],
             time_axis=late, reverse=reverse, gate_clip=e.number("clip", 0.0),
         )  # fmt: skip
         found.append(made)
@@ -307,14 +272,11 @@ _CELL = (
         lambda e: _steps(e) > 0 or not _ends(e),
         kind=Unfit,
     ),
+    activated(DIRECTIONS),
     needs(
         "attribute.unsupported",
-        "No activation_alpha or activation_beta except of HardSigmoid.",
-        lambda e: all(
-            len(e.host.attributes.get(f"activation_{name}") or ())
-            <= _activations(e, ()).count(HARD)
-            for name in HARD_NUMBERS
-        ),
+        "A clip above 0 (clip).",
+        lambda e: e.host.attributes.get("clip") is None or e.number("clip", 0.0) > 0,
     ),
 )
 
@@ -337,31 +299,10 @@ def _fitting(gates: int, turned: bool = False) -> Condition:
     return needs("shape.mismatch", "Weights and biases of matching shapes.", fit)
 
 
-def _activated(*default: str) -> Condition:
-    def condition(e: Builder) -> Refusal | None:
-        names, gated = _activations(e, default), len(default) > 1
-        known = (name in (NAMES if k % len(default) or not gated else GATES)
-                 for k, name in enumerate(names))  # fmt: skip
-        if all(known) and len(names) >= len(_usual(e, default)):
-            return None
-        sentence = f"{e.host.title} with the activations {', '.join(names)} is not supported."
-        return Refusal("activation.unsupported", sentence)
-
-    more = f"; of gates also {HARD}" if len(default) > 1 else ""
-    condition.__doc__ = f"The activations {', '.join([*NAMES][:-1])} or {[*NAMES][-1]}{more}."
-    return condition
-
-
-LSTM = (
-    *_CELL,
-    _fitting(4),
-    _activated(*LSTM_FUNCTIONS),
-    unset("No coupled gates (input_forget).", "input_forget"),
-)
+LSTM = (*_CELL, _fitting(4))
 DYNAMIC_LSTM = (
     *_CELL,
     _fitting(4, turned=True),
-    *LSTM[-2:],
     needs(
         "quantization.unsupported",
         "Scales and zero points per direction, or per direction and gate.",
@@ -370,5 +311,5 @@ DYNAMIC_LSTM = (
         ),
     ),
 )
-GRU = (*_CELL, _fitting(3), _activated(*GRU_FUNCTIONS))
-RNN = (*_CELL, _fitting(1), _activated("tanh"))
+GRU = (*_CELL, _fitting(3))
+RNN = (*_CELL, _fitting(1))

@@ -39,8 +39,8 @@ SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, 
     ("MaxPool", "No auto_pad with a dilated window.", {"x": (1, 1, 8)},
      {"kernel_shape": (2,), "dilations": (2,)},
      {"kernel_shape": (2,), "dilations": (2,), "auto_pad": b"SAME_UPPER"}),
-    ("LSTM", "No coupled gates (input_forget).", {"x": (4, 1, 3), **{k: np.ones(v, np.float32)
-     for k, v in LSTM.items()}}, {"hidden_size": 2}, {"input_forget": 1}),
+    ("LSTM", "A clip above 0 (clip).", {"x": (4, 1, 3), **{k: np.ones(v, np.float32)
+     for k, v in LSTM.items()}}, {"hidden_size": 2}, {"clip": 0.0}),
     ("Conv", "Channels and weights that match the number of groups.",
      {"x": (1, 4, 5, 5), "w": np.ones((4, 2, 3, 3), np.float32)}, {"group": 2}, {"group": 1}),
     ("Conv", "A window that is inside of the padded input.",
@@ -68,10 +68,11 @@ SAMPLE: list[tuple[str, str, Mapping[str, Any], Mapping[str, Any], Mapping[str, 
      {"axes": (2, 3)}, {}),
     ("LSTM", "Weights and biases of matching shapes.", {"x": (4, 1, 3), **{k: np.ones(v, np.float32)
      for k, v in LSTM.items()}}, {}, {"direction": b"bidirectional"}),
-    ("LSTM", "The activations tanh, sigmoid or relu; of gates also hardsigmoid.",
+    ("LSTM", "The activations affine, elu, hardsigmoid, leakyrelu, relu, scaledtanh, sigmoid, "
+     "softplus, softsign, tanh or thresholdedrelu.",
      {"x": (4, 1, 3), **{k: np.ones(v, np.float32) for k, v in LSTM.items()}},
      {"activations": (b"Sigmoid", b"Tanh", b"Tanh")},
-     {"activations": (b"Sigmoid", b"Tanh", b"Elu")}),
+     {"activations": (b"Sigmoid", b"Tanh", b"Selu")}),
 ]  # fmt: skip
 
 

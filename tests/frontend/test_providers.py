@@ -219,6 +219,7 @@ def test_the_third_party_imports_the_interface_only() -> None:
 # Facts of single ops that rows of ONNX ask about, the format of compiled models, and the importer
 # without the checks of third parties' models.
 BEYOND = {
+    "onnxruntime/activations.py": ["tflgpu_plugin.ops.gate_functions"],
     "onnxruntime/blockwise.py": ["tflgpu_plugin.ops.gather_blocks"],
     "onnxruntime/context.py": ["tflgpu_plugin.cache"],
     "onnxruntime/counted_results.py": ["tflgpu_plugin.ops"],
@@ -227,7 +228,6 @@ BEYOND = {
     "onnxruntime/matmul_norm.py": ["tflgpu_plugin.ops.normalization"],
     "onnxruntime/reader.py": ["tflgpu_plugin.importer.importer"],
     "onnxruntime/rows.py": ["tflgpu_plugin.ops"],
-    "onnxruntime/recurrent.py": ["tflgpu_plugin.ops.gate_functions"],
     "onnxruntime/spectral.py": ["tflgpu_plugin.ops.spectrum"],
     "tflite/reader.py": ["tflgpu_plugin.importer.importer"],
 }

@@ -32,6 +32,7 @@ ADDED_BY = {
     *(
         f"tflgpu_plugin.providers.onnxruntime.{name}"
         for name in (
+            "activations",
             "narrow",
             "batched_filters",
             "batched_handlers",

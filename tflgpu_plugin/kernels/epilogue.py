@@ -159,8 +159,12 @@ class FusedEpilogueOp:
 def expression(step: str, fields: Sequence[str] = ()) -> str:
     """Returns WGSL of one of `EPILOGUE_OPS` with its parameters in these fields of the uniform
     block."""
-    text = EPILOGUE_OPS.get(step) or SUMS[step]
-    return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", text)
+    return filled(EPILOGUE_OPS.get(step) or SUMS[step], fields)
+
+
+def filled(wgsl: str, fields: Sequence[str]) -> str:
+    """Returns WGSL with these fields of the uniform block as its parameters `$0`, `$1` ..."""
+    return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", wgsl)
 
 
 def parameters(step: EpilogueOp) -> list[object]:

@@ -127,19 +127,19 @@ fn normalize(thread: u32, first: u32, count: u32) {
   workgroupBarrier();
 }
 {% endif %}
-{% if rectifies %}
-fn rectified(v: vec4f) -> vec4f { return keep_nan(v, max(v, vec4f(0.0))); }
-{% endif %}
-{% if hardens %}
-fn hardened(v: vec4f) -> vec4f { return cut(p.alpha * v + p.beta, 0.0, 1.0); }
+{% if cell != "rnn" and not stored %}
+fn opened(v: vec4f) -> vec4f { return {{ gate_function }}; }
+fn content_of(v: vec4f) -> vec4f { return {{ content_function }}; }
 {% endif %}
 {% if cell == "lstm" and not stored %}
-fn leaving(q: u32, state: vec4f) -> vec4f {
-  var to_leave = sum_of(p.leave, q);
+fn leaving(v: vec4f) -> vec4f { return {{ state_function }}; }
+// The gate of this number, which has this row of the peepholes.
+fn opened_at(number: u32, hole: u32, q: u32, state: vec4f) -> vec4f {
+  var v = sum_of(number, q);
 {% if peephole and not normalized %}
-  to_leave += load_extra(2u * p.unit_slices + q) * state;
+  v += load_extra(hole * p.unit_slices + q) * state;
 {% endif %}
-  return {{ gate_function }}(limited(to_leave)) * {{ state_function }}(state);
+  return opened(limited(v));
 }
 {% endif %}
 
@@ -170,13 +170,13 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     for (var row = p.straight + thread; row < p.rows; row += THREADS) {
       var a = load_bias({{ "second * p.units + " if both }}row - p.straight);
 {{ add_products("hidden") -}}
-      let reset = {{ gate_function }}(limited(vec4f(gates[row - p.units]))).x;
+      let reset = opened(limited(vec4f(gates[row - p.units]))).x;
       gates[row] = entered(b, t, row) + reset * a;
     }
 {% else %}
     workgroupBarrier();
     for (var q = thread; q < p.depth; q += THREADS) {
-      between[q] = kept_lanes(q, {{ gate_function }}(gate(1u, q)) * hidden[q]);
+      between[q] = kept_lanes(q, opened(gate(1u, q)) * hidden[q]);
     }
     workgroupBarrier();
 {{ gates_of("p.straight + ", "p.rows", "between") -}}
@@ -192,21 +192,14 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
 {% if stored %}
       let state = stored_state(vec4i(before), gate(p.forget, q), gate(0u, q), gate(p.cell, q));
 {% else %}
-      var to_forget = sum_of(p.forget, q);
-{% if peephole and not normalized %}
-      to_forget += load_extra(p.unit_slices + q) * before;
-{% endif %}
-      let kept = {{ gate_function }}(limited(to_forget));
-{% if coupled %}
-      let taken = vec4f(1.0) - kept;
+{% if coupled == "f" %}
+      let taken = opened_at(0u, 0u, q, before);
+      let kept = vec4f(1.0) - taken;
 {% else %}
-      var to_enter = sum_of(0u, q);
-{% if peephole and not normalized %}
-      to_enter += load_extra(q) * before;
+      let kept = opened_at(p.forget, 1u, q, before);
+      let taken = {{ "vec4f(1.0) - kept" if coupled else "opened_at(0u, 0u, q, before)" }};
 {% endif %}
-      let taken = {{ gate_function }}(limited(to_enter));
-{% endif %}
-      let content = {{ content_function }}(gate(p.cell, q));
+      let content = content_of(gate(p.cell, q));
       let state = cut(kept * before + taken * content, -p.cell_clip, p.cell_clip);
 {% endif %}
       between[q] = kept_lanes(q, state);
@@ -217,10 +210,10 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) thre
     for (var q = thread; q < p.unit_slices; q += THREADS) {
       let state = between[q];
 {% endif %}
-      let result = {{ "stored_hidden(gate(p.leave, q), state)" if stored else "leaving(q, state)" }};
+      let result = {{ "stored_hidden(gate(p.leave, q), state)" if stored else "opened_at(p.leave, 2u, q, state) * leaving(state)" }};
 {% elif cell == "gru" %}
-      let update = {{ gate_function }}(gate(0u, q));
-      let result = (vec4f(1.0) - update) * {{ content_function }}(gate(2u, q)) + update * hidden[q];
+      let update = opened(gate(0u, q));
+      let result = (vec4f(1.0) - update) * content_of(gate(2u, q)) + update * hidden[q];
 {% else %}
       let v = gate(0u, q);
       let result = {{ activation }};

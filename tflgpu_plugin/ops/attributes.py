@@ -46,19 +46,21 @@ KINDS: Mapping[str, Kind] = {
     name: kind
     for kind, names in (
         (FLAG, "align_corners antialias approximate best causal ceil_mode centred circular "
-               "counted ends every exact exclude_outside exclusive filters_last half_pixel_centers "
-               "fixed_point joined keep_dims keep_num_dims largest last linear mends merged nan "
-               "negates packed numbered offset one_way paired powers raises rescales reverse "
-               "rounds_once saturates together transpose_a transpose_b unchecked whole wraps"),
+               "counted coupled ends every exact exclude_outside exclusive filters_last "
+               "half_pixel_centers fixed_point joined keep_dims keep_num_dims largest last "
+               "linear mends merged nan negates packed numbered offset one_way paired powers "
+               "raises rescales reverse rounds_once saturates together transpose_a transpose_b "
+               "unchecked whole wraps"),
         (INTEGER, "axis batch batch_axis batch_dims begin_mask classes count each ellipsis_mask "
                   "end_mask expand multiplier new_axis_mask padding paddings past perm samples "
                   "shape shrink_axis_mask squeeze steps time_axis window"),
         (COUNT, "bits block dilations directions groups heads keys kv_heads p rank size strides "
                 "width"),
-        (NUMBER, "above alpha beta bias cell_clip cubic_a empty epsilon extrapolation gamma "
-                 "gate_clip greatest hidden high infinite lambd least low mantissa negative "
+        (NUMBER, "above activation_numbers alpha beta bias cell_clip content_numbers cubic_a empty "
+                 "epsilon extrapolation gamma gate_clip gate_numbers greatest hidden high infinite "
+                 "lambd least low mantissa negative "
                  "not_number overlap positive proj_clip rest "
-                 "roi scale scales softcap stored unsigned_zero"),
+                 "roi scale scales softcap state_numbers stored unsigned_zero"),
         (TEXT, "activation cell content_function coordinates gate_function gates method mode "
                "nearest outside places reduction state_function"),
         (STEPS, "inner"),

@@ -7,20 +7,20 @@ over all steps: [T, B, G * D], or [B, T, G * D] with `time_axis` 1, of T steps a
 bias[P]|None, norm[2, G*D]|None, lengths|None, numbers[G*D, 8]|None)` -> y (z's shape with P
 channels), last hidden [B, P] and cell state [B, D]; without a projection P = D. `gates` is the
 order of the blocks of z and r: input, forget, cell, output ("ifco"; "fco": the input gate is 1 -
-forget gate). Peepholes are those of the input, forget and output gate. With `norm` (scale and
-bias), gate inputs, peepholes included, are first normalized over the units to mean 0 and variance
-1, and z has no biases. c = f * c + i * tanh(cell), h = o * tanh(c). `cell_clip` and
-`projection_clip` limit c and the projected h, `gate_clip` the gate inputs (0: no limit). With
-`stored` and `numbers`, as `integer_lstm` makes them, z and r hold integers, and gates and c are
-computed in 16 bits as in hosts. `gate_function` (default: logistic), `content_function` of the cell
-gate and `state_function` of c (tanh) may be tanh, relu or logistic; that of the gates also
-hard_sigmoid, alpha * v + beta (0.2 and 0.5) from 0 to 1.
+forget gate). With `coupled` the forget gate is 1 - input gate, and its blocks are not used.
+Peepholes are those of the input, forget and output gate. With `norm` (scale and bias), gate inputs,
+peepholes included, are first normalized over the units to mean 0 and variance 1, and z has no
+biases. c = f * c + i * tanh(cell), h = o * tanh(c). `cell_clip` and `projection_clip` limit c and
+the projected h, `gate_clip` the gate inputs (0: no limit). With `stored` and `numbers`, as
+`integer_lstm` makes them, z and r hold integers, and gates and c are computed in 16 bits as in
+hosts. `gate_function` (default: logistic), `content_function` of the cell gate and `state_function`
+of c (tanh) are any of `gate_functions`.
 
 `gru(z, r[3*D, D], h0[B, D], bias[D]|None, lengths|None)` -> y, last h. Blocks update, reset, new
 content; h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bias) instead of r
 (reset * h). The functions of gates and new content are attributes, too.
 
-`rnn(z, r[D, D], h0[B, D], lengths|None)` -> y, last h: h = activation(z + r h), one of these three.
+`rnn(z, r[D, D], h0[B, D], lengths|None)` -> y, last h: h = activation(z + r h).
 
 With `directions` 2 (without peepholes, projection and norm) the second half of the batch runs
 backward, with the second half of r and of the bias.
@@ -41,7 +41,6 @@ from math import inf, prod
 
 import numpy as np
 
-from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops import gate_functions
 from tflgpu_plugin.ops.lowering import Access, Constant, Kernel, Lowering, Source, Stores
@@ -64,7 +63,6 @@ STORED = (
     *("hidden_scale", "hidden_least", "hidden_most", "hidden_offset", "factor_high", "factor_low"),
     *("factor_shift", "state_scale", "state_bits", "state_most"),
 )
-ACTIVATIONS = ("tanh", "relu", "logistic")
 
 
 def gate_count(node: Node) -> int:
@@ -106,6 +104,13 @@ def _extra(node: Node) -> bool:
     return any(_given(node, position) is not None for position in extra)
 
 
+def _coupled(node: Node) -> str:
+    """Returns the gate of an LSTM that is 1 minus another: "i" or "f", "" if there is none."""
+    if "i" not in node.attributes.get("gates", "ifco"):
+        return "i"
+    return "f" if node.attributes.get("coupled") else ""
+
+
 def _stores(graph: Graph, node: Node, rows: int) -> bool:
     """Whether an LSTM has neither `stored` nor `numbers`, or both, the latter as a constant."""
     numbers = graph.constant(_given(node, NUMBERS))
@@ -143,9 +148,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
             if tensor is not None and graph.constant(tensor) is None:
                 said = f"The weights of {name} with a projection or normalization must be constant."
                 return Refusal("constant.required", said)
-    if node.attributes.get("activation", "tanh") not in ACTIVATIONS:
-        said = f"{name} with the activation {node.attributes['activation']} is not supported."
-        return Refusal("activation.unsupported", said)
+    if reason := gate_functions.refuse(node):
+        return reason
     z = graph.shape(node.operand(0))
     if len(z) != 3 or 0 in z:
         return Refusal("rank.unsupported", f"{name} needs a sequence of rank 3 that is not empty.")
@@ -215,9 +219,7 @@ def lower(low: Lowering, node: Node) -> None:
         "gates": gates,
         "slices": MAX_UNITS // 4,
         "linear": linear,
-        "activation": kernels.EPILOGUE_OPS[node.attributes.get("activation", "tanh")],
-        **dict.fromkeys(("peephole", "projection", "joined"), False),
-        **dict.fromkeys(("coupled", "stored", "normalized"), False),
+        **dict.fromkeys(("peephole", "projection", "joined", "stored", "normalized"), False),
         "threads": THREADS if low.target.software else GPU_THREADS,
         "ahead": loaded_ahead(low.target, depth),
         "both": _directions(node) > 1,
@@ -317,7 +319,7 @@ def _lstm(
     peephole, projection, bias, norm = (low.graph.constant(tensor) for tensor in names)
     told = _given(node, PEEPHOLE) if peephole is None else None
     variant |= {
-        "coupled": "i" not in order,
+        "coupled": _coupled(node),
         "joined": _joined(node),
         "stored": "stored" in node.attributes,
         "peephole": peephole is not None or told is not None,
@@ -385,11 +387,10 @@ def _work(graph: Graph, node: Node) -> int:
 
 
 _ALL = "directions gate_clip packed reverse time_axis"
-_CELL = f"{_ALL} {gate_functions.ATTRIBUTES}"
 ATTRIBUTES = {
-    "lstm": f"{_CELL} gates=ifco|iofc|fco {gate_functions.STATE} stored[10]",
-    "gru": f"{_CELL} linear",
-    "rnn": f"{_ALL} activation",
+    "lstm": f"{_ALL} {gate_functions.attributes('lstm')} coupled gates=ifco|iofc|fco stored[10]",
+    "gru": f"{_ALL} {gate_functions.attributes('gru')} linear",
+    "rnn": f"{_ALL} {gate_functions.attributes('rnn')}",
 }
 OPS = tuple(
     Op(name, refuse, shapes, lower, "accumulate", types=("f32", "i32"), work=_work, kind="product",
