@@ -1,4 +1,4 @@
-"""Products with weights of 4 and 8 bits in blocks: each size of a block, with zero points and
+"""Products with weights of 2, 4 and 8 bits in blocks: each size of a block, with zero points and
 without, inputs that fill no block, outputs and rows that fill no group."""
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ def case(name: str, x: Shape, outputs: int, block: int = 32, bits: int = 4, zero
 
 NODES = [
     *(case(f"block_{block}_bits_{bits}{'_zeros' * zeros}", (1, 300), 13, block, bits, zeros)
-      for block in (16, 32, 64, 128, 256) for bits in (4, 8) for zeros in (False, True)),
+      for block in (16, 32, 64, 128, 256) for bits in (2, 4, 8) for zeros in (False, True)),
     *(case(f"inputs_{k}", (2, k), 9, 16, zeros=True) for k in (1, 3, 4, 15, 16, 17, 130)),
     *(case(f"inputs_{k}_bits_8", (2, k), 9, 16, 8, zeros=True) for k in (1, 17, 130)),
+    *(case(f"inputs_{k}_bits_2", (2, k), 9, 16, 2, zeros=True) for k in (1, 15, 17, 130)),
+    *(case(f"rows_{n}_bits_2", (n, 72), 10, 32, 2, zeros=True) for n in (2, 3, 5, 70)),
     *(case(f"outputs_{n}", (1, 64), n) for n in (1, 3, 4, 33, 130)),
     *(case(f"rows_{n}", (n, 48), 10, zeros=True) for n in (2, 3, 4, 5, 9, 70)),
     case("rank_1", (48,), 10),
@@ -45,5 +47,5 @@ NODES = [
     case("long_whole_bits_8", (2, 1024), 7, bits=8, zeros=True),
     case("block_48", (1, 96), 4, 48, refused=True),
     case("block_8", (1, 64), 4, 8, refused=True),
-    case("bits_2", (1, 64), 4, 32, 2, refused=True),
+    case("bits_1", (1, 64), 4, 32, 1, refused=True),
 ]  # fmt: skip

@@ -41,7 +41,8 @@ def spread(e: Builder, values: int, axis: int, block: int, shape: Shape) -> int:
 
 
 def matmul_n_bits(e: Builder) -> int:
-    """Builds MatMulNBits: constant weights [outputs, blocks, bytes] of 4 or 8 bits stay packed."""
+    """Builds MatMulNBits: constant weights [outputs, blocks, bytes] of 2, 4 or 8 bits stay
+    packed."""
     if not e.known(e.x(1), e.x(2), e.get(3)):
         return _with_run_weights(e)
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
@@ -87,15 +88,18 @@ def _real(e: Builder, tensor: int) -> int:
 
 
 def _parted(e: Builder, tensor: int, shape: Shape, bits: int) -> int:
-    """Returns the numbers of 4 or 8 bits in the bytes of a tensor as float32, in this shape; of two
-    in a byte the lower half is first."""
+    """Returns the numbers of 2, 4 or 8 bits in the bytes of a tensor as float32, in this shape; of
+    several in a byte, that in the lowest bits is first."""
     given = e.numbers(tensor)
     if bits == 8:
         return e.reshape(given, shape)
-    single = e.reshape(given, (prod(shape) // 2, 1))
-    upper = e.add("floor", e.add("mul", single, 1 / 16))
-    lower = e.add("sub", single, e.add("mul", upper, 16.0))
-    return e.reshape(e.add("concat", lower, upper, axis=1), shape)
+    rest, each = e.reshape(given, (prod(shape) * bits // 8, 1)), float(2**bits)
+    parts = []
+    for _ in range(8 // bits - 1):
+        upper = e.add("floor", e.add("mul", rest, 1 / each))
+        parts.append(e.add("sub", rest, e.add("mul", upper, each)))
+        rest = upper
+    return e.reshape(e.add("concat", *parts, rest, axis=1), shape)
 
 
 def gather_block_quantized(e: Builder) -> int:
@@ -193,10 +197,10 @@ def _blocked(e: Builder, shape: Shape) -> bool:
 
 
 def _zeros(given: Array, bits: int, shape: Shape) -> Array:
-    """Returns the zero points `given` as float32 of `shape` [outputs, blocks]. uint8 holds two zero
-    points of 4 bits per byte; floats are not packed."""
-    if given.dtype == np.uint8 and bits == 4:
-        given = packed.unpack(given.reshape(shape[0], -1), 4, False)[:, : shape[1]]
+    """Returns the zero points `given` as float32 of `shape` [outputs, blocks]. Zero points in
+    uint8 are packed as the weights are, floats are not."""
+    if given.dtype == np.uint8 and bits < 8:
+        given = packed.unpack(given.reshape(shape[0], -1), bits, False)[:, : shape[1]]
     return given.reshape(shape).astype(np.float32)
 
 
@@ -244,8 +248,8 @@ def _fit(e: Builder) -> bool:
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     count = -(-e.integer("K") // block)
     packed, scales = prod(e.shape(e.x(1))), prod(e.shape(e.x(2)))
-    halved = e.has(3) and e.dtype(e.x(3)) == "u8" and bits == 4
-    wanted = outputs * (-(-count // 2) if halved else count)
+    together = e.has(3) and e.dtype(e.x(3)) == "u8"
+    wanted = outputs * (-(-count * bits // 8) if together else count)
     return (
         packed * 8 == outputs * count * block * bits
         and scales == outputs * count
@@ -255,9 +259,9 @@ def _fit(e: Builder) -> bool:
 
 @asks("quantization.unsupported")
 def _in_blocks(e: Builder) -> bool:
-    """Requires weights in bytes of 4 or 8 bits, in blocks of a power of two of at least 16."""
+    """Requires weights in bytes of 2, 4 or 8 bits, in blocks of a power of two of at least 16."""
     bits, block = e.integer("bits", 4), e.integer("block_size")
-    sized = bits in (4, 8) and block >= 16 and block & (block - 1) == 0
+    sized = bits in (2, 4, 8) and block >= 16 and block & (block - 1) == 0
     return sized and e.dtype(e.x(1)) == "u8" and not e.integer("weight_prepacked")
 
 

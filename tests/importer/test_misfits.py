@@ -10,6 +10,8 @@ from tflgpu_plugin.importer import symbols as solver
 from tflgpu_plugin.importer.symbols import Misfit, misfits_of, unlike
 from tflgpu_plugin.ir import Graph, Node, Tensor
 
+GIVEN = {"K": 9, "bits": 2, "last": True, "axis": -1, "epsilon": 0.5, "perm": (6, 8)}
+
 
 def found(unfit: set[int], *nodes: Node) -> list[Misfit]:
     tensors = {
@@ -20,7 +22,8 @@ def found(unfit: set[int], *nodes: Node) -> list[Misfit]:
     }
     graph = Graph(tensors, nodes, (0,), (1,))
     refusals = {node.id: "It does not fit." for node in nodes if not node.op}
-    reading = SimpleNamespace(graph=graph, unfit=unfit, refusals=refusals, judged=set())
+    host = SimpleNamespace(nodes=[SimpleNamespace(id=4, attributes=GIVEN)])
+    reading = SimpleNamespace(graph=graph, unfit=unfit, refusals=refusals, judged=set(), model=host)
     return list(misfits_of(reading))
 
 
@@ -31,15 +34,19 @@ def test_nodes_that_other_extents_do_not_mend_are_left_out() -> None:
 
 
 def test_the_numbers_that_a_node_sees_begin_at_1() -> None:
-    """Extents, integers in constants, and their sum are listed, the largest first."""
+    """Extents, integers in constants, and their sum are listed, the largest first; apart from
+    them integers over 1 of the node's attributes."""
     refused = Node(4, "", (0, 2), (1,), sources=(4,))
     (misfit,) = found({4}, refused)
     assert misfit.numbers == (13, 7, 5, 3, 2, 1)
+    assert misfit.given == (9, 2)
 
 
-def changes(numbers: tuple[int, ...], *free: str, **symbols: int) -> list[dict[str, int]]:
+def changes(
+    numbers: tuple[int, ...], *free: str, given: tuple[int, ...] = (), **symbols: int
+) -> list[dict[str, int]]:
     """Returns the differences from the symbols."""
-    found = solver.changes(symbols, free, numbers)
+    found = solver.changes(symbols, free, solver.Misfit(0, (), numbers, given, 0))
     return [{n: v for n, v in made.items() if v != symbols[n]} for made in found]
 
 
@@ -56,6 +63,7 @@ def test_numbers_that_are_tried() -> None:
         {"a": 3, "b": 8}, {"a": 3, "b": 1}, {"a": 1, "b": 8},
     ]  # fmt: skip
     assert changes((8, 3), a=3) == []
+    assert changes((8, 3), "a", given=(5, 3), a=3, b=3) == [{"a": 8}, {"a": 5}]
 
 
 def test_extents_that_differ_are_counted_from_the_right() -> None:

@@ -33,6 +33,7 @@ from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.importer.support import Judge
 from tflgpu_plugin.ir import Shape, code_of
+from tflgpu_plugin.ir.symbolic import is_integer
 
 COLOURS = 3
 # Usual sizes: common image sizes and lengths, one with many divisors, then lengths for larger and
@@ -69,12 +70,14 @@ class Unknown:
 @dataclass(frozen=True)
 class Misfit:
     """A node that cannot run with the guessed numbers, but might with others. `kind` is equal for
-    nodes that fail in the same way; `numbers` are the extents of its inputs, largest first;
-    `unlike` counts the axes on which its inputs differ; `host` is the host's node."""
+    nodes that fail in the same way; `numbers` are the extents of its inputs, largest first, and
+    `given` the integers among its attributes, one of which may be an extent; `unlike` counts the
+    axes on which its inputs differ; `host` is the host's node."""
 
     host: int
     kind: tuple[Any, ...]
     numbers: tuple[int, ...]
+    given: tuple[int, ...]
     unlike: int
 
 
@@ -193,7 +196,7 @@ class Solver:
         place = next(k for k, node in enumerate(self.graph.nodes) if node.id == misfit.host)
         needed, there = self._open_extents(place), self.guess(guess.symbols, place + 1)
         free = [name for name in reversed([*guess.symbols]) if name in needed]
-        for symbols in islice(changes(guess.symbols, free, misfit.numbers), TRIALS):
+        for symbols in islice(changes(guess.symbols, free, misfit), TRIALS):
             if self.tired:
                 return None
             near = self.attempt(symbols, place + 1)
@@ -242,7 +245,7 @@ def of_shape(reason: str) -> bool:
 
 def misfits_of(reading: Imported) -> Iterator[Misfit]:
     """Yields the misfits in order of execution."""
-    graph = reading.graph
+    graph, given = reading.graph, {node.id: node.attributes for node in reading.model.nodes}
     for node in graph.nodes:
         reason = reading.refusals.get(node.id, "")
         if node.id not in reading.unfit and not (node.id in reading.judged and of_shape(reason)):
@@ -254,10 +257,12 @@ def misfits_of(reading: Imported) -> Iterator[Misfit]:
             if data is not None and data.dtype.kind == "i" and data.size <= MAX_KNOWN_ELEMENTS:
                 listed = [int(n) for n in data.reshape(-1)]
                 numbers.update(n for n in (*listed, sum(listed)) if 0 < n < HUGE)
-        given = tuple((len(tensor.shape), tensor.data is None) for tensor in seen)
-        kind = (node.host_op, re.sub(r"\d+|'[^']*'", "", reason), given)
-        largest_first = tuple(sorted(numbers, reverse=True))
-        yield Misfit(node.sources[0], kind, largest_first, unlike([t.shape for t in seen]))
+        ranks = tuple((len(tensor.shape), tensor.data is None) for tensor in seen)
+        kind = (node.host_op, re.sub(r"\d+|'[^']*'", "", reason), ranks)
+        host = node.sources[0]
+        whole = {n for n in given[host].values() if is_integer(n) and 1 < n < HUGE}
+        first, second = (tuple(sorted(each, reverse=True)) for each in (numbers, whole))
+        yield Misfit(host, kind, first, second, unlike([t.shape for t in seen]))
 
 
 def unlike(shapes: Sequence[Shape]) -> int:
@@ -267,11 +272,11 @@ def unlike(shapes: Sequence[Shape]) -> int:
 
 
 def changes(
-    symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
+    symbols: Mapping[str, int], free: Sequence[str], misfit: Misfit
 ) -> Iterator[dict[str, int]]:
     """Yields the symbols with the numbers of some `free` ones changed, without duplicates."""
     tried = [dict(symbols)]
-    for change in _changes(symbols, free, numbers):
+    for change in _changes(symbols, free, misfit.numbers, misfit.given):
         changed = {**symbols, **change}
         if changed not in tried:
             tried.append(changed)
@@ -279,14 +284,17 @@ def changes(
 
 
 def _changes(
-    symbols: Mapping[str, int], free: Sequence[str], numbers: tuple[int, ...]
+    symbols: Mapping[str, int],
+    free: Sequence[str],
+    numbers: tuple[int, ...],
+    given: tuple[int, ...],
 ) -> Iterator[dict[str, int]]:
     """Yields the symbols with changed numbers. `numbers` are the extents that the node sees. A
-    symbol that equals one of them is set to another, alone or together with all symbols of the same
-    number; a symbol is increased by the difference of two of them; or two symbols are set to two of
-    them."""
+    symbol that equals one of them is set to another or to one of `given`, or together with all
+    symbols of the same number to another; a symbol is increased by the difference of two of them;
+    or two symbols are set to two of     them."""
     seen = [name for name in free if symbols[name] in numbers]
-    for wanted in numbers:
+    for wanted in (*numbers, *given):
         yield from ({name: wanted} for name in seen)
     for wanted, held in product(numbers, numbers):
         yield {name: wanted for name in seen if symbols[name] == held}

@@ -1,4 +1,4 @@
-// Product with weights of 4 or 8 bits in blocks, each with a scale (and a zero point): one output slice for `rows` rows of x at
+// Product with weights of 2, 4 or 8 bits in blocks, each with a scale (and a zero point): one output slice for `rows` rows of x at
 // a time. An iteration (a "unit") multiplies some words of a block. Weights are row-major: [output][word].
 //
 // Variant:

@@ -1,4 +1,4 @@
-// Dequantizes weights of 4 or 8 bits to float32 in the block order of conv.wgsl: [block][channel][slice] of vec4 over output
+// Dequantizes weights of 2, 4 or 8 bits to float32 in the block order of conv.wgsl: [block][channel][slice] of vec4 over output
 // channels. A thread writes the channels of one word. Variant: `bits` and `zeros` as in matmul_blocks.wgsl.
 {% set each = 32 // bits %}
 {% include "each_vector.wgsl" %}

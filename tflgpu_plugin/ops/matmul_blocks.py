@@ -1,7 +1,7 @@
 """`matmul_blocks(x [..., K], weights [N, blocks, words], scales [N, blocks], zeros [N, blocks] |
-None): bits, block` -> [..., N]: a product with block-quantized weights that stay in 4 or 8 bits in
-memory. A row has K numbers; each `block` of them has a scale and a zero point (float32; default:
-the middle of the range). An int32 word holds 8 or 4 numbers, the first in its lowest bits. All
+None): bits, block` -> [..., N]: a product with block-quantized weights that stay in 2, 4 or 8 bits
+in memory. A row has K numbers; each `block` of them has a scale and a zero point (float32; default:
+the middle of the range). An int32 word holds 16, 8 or 4 numbers, the first in its lowest bits. All
 operands but x are constants."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tflgpu_plugin.ops.tiles import team_of
 
 LEAST = 16  # smallest block; blocks are powers of two
 UNIT = 32  # most numbers per iteration
-MOST_ROWS = {4: 2, 8: 4}  # rows per thread, by bits
+MOST_ROWS = {2: 2, 4: 2, 8: 4}  # rows per thread, by bits
 AT_ONCE = 2  # rows for which registers hold all words of a unit
 
 
@@ -48,7 +48,7 @@ def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
     zeros = node.inputs[3] if len(node.inputs) > 3 else None
     given = [scales] + ([graph.shape(zeros)] if zeros is not None else [])
     if (
-        bits not in (4, 8) or block < LEAST or block & (block - 1)
+        bits not in MOST_ROWS or block < LEAST or block & (block - 1)
         or weights[1:] != (count, block * bits // 32) or any(s != weights[:2] for s in given)
     ):  # fmt: skip
         raise Misfit(f"weights of {list(weights)} in {bits} bits do not fit {numbers} inputs")

@@ -39,7 +39,10 @@ def table(
 BOUNDS: list[tuple[Node, str]] = [
     (bits(), ""),
     (bits((3, 2, 16), bits=8), ""),
-    (bits((3, 2, 4), bits=2), "quantization.unsupported"),
+    (bits((3, 2, 4), bits=2), ""),
+    (bits((3, 2, 4), 6, np.ones(3, np.uint8), bits=2), ""),
+    (bits((3, 2, 4), 6, np.ones(6, np.uint8), bits=2), FIT),
+    (bits((3, 2, 6), bits=3), "quantization.unsupported"),
     (bits(block_size=0), "quantization.unsupported"),
     (bits((3, 3, 4), 9, block_size=8), "quantization.unsupported"),
     (bits((3, 1, 24), 3, block_size=48), "quantization.unsupported"),

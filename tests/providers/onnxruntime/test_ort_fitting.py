@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tflgpu_plugin
-from tests.support.onnx_models import Array, Shape, cpu, session
+from tests.support.onnx_models import Array, Shape, compare, cpu, model, node, places, session
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -135,3 +135,16 @@ def test_rows_that_only_fill_a_part_of_the_last_block() -> None:
         assert isinstance(wanted, str) and told(ours, floats(*shape)) == wanted
     (got,), (wanted,) = told(ours, floats(*one.fits)), told(theirs, floats(*one.fits))
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("inner", [40, 2560])
+@pytest.mark.parametrize("rows", ["rows", 3])
+def test_an_open_extent_that_an_attribute_tells(inner: int, rows: int | str) -> None:
+    count = -(-inner // 16)
+    held = {"w": np.full((3, count, 4), 0x5A, np.uint8), "s": np.ones((3, count), np.float32)}
+    made = node("MatMulNBits", ["x", "w", "s"], ["y"], domain=MS, K=inner, N=3, bits=2,
+                block_size=16)  # fmt: skip
+    data = model([made], {"x": (rows, "inner")}, {"y": None}, held)
+    ours = session(data)
+    assert places(ours) == {"com.microsoft:MatMulNBits": "gpu"}
+    compare(ours, cpu(data), {"x": floats(3, inner)}, 1e-5)

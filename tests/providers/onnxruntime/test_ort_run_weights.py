@@ -36,7 +36,15 @@ def blocks(inner: int, bits: int, zeros: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("inner", "bits", "zeros"),
-    [(32, 4, ""), (48, 4, "u8"), (40, 4, "f32"), (32, 8, ""), (40, 8, "u8")],
+    [
+        (48, 2, "u8"),
+        (40, 2, ""),
+        (32, 4, ""),
+        (48, 4, "u8"),
+        (40, 4, "f32"),
+        (32, 8, ""),
+        (40, 8, "u8"),
+    ],
 )
 @pytest.mark.parametrize("told", ["wsz", "w", "s", "z"])
 def test_weights_of_a_run(inner: int, bits: int, zeros: str, told: str) -> None:
