@@ -15,7 +15,7 @@ from conformance.plugin import expect
 from conformance.plugin.record import Header
 from tflgpu_plugin import ops
 from tflgpu_plugin.harness import hosts
-from tflgpu_plugin.importer.support import TYPE_NAMES
+from tflgpu_plugin.ir import TYPE_NAMES
 from tflgpu_plugin.options import meant
 
 HOSTS = ("tflite", "tflite_runtime", "ai_edge_litert", "litert", "onnxruntime")

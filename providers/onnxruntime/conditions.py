@@ -16,6 +16,7 @@ from tflgpu_plugin.ir import (
     Refusal,
     Unfit,
     needs,
+    type_name,
 )
 from tflgpu_plugin.providers import COUNTED, Builder, shaped, without_kernel
 
@@ -64,9 +65,10 @@ def kernels(e: Builder) -> Refusal | None:
 def doubles(e: Builder) -> Refusal | None:
     """Values of float64 are computed as float32, with the option double, where the host has kernels
     of float64. Nodes that are evaluated before a run may read any."""
-    if not e.doubles or e.row.double:
+    if not e.doubles or e.row.double is True:
         return None
-    said = f"{e.row.name} has values of float64, for which the host has no CPU kernel."
+    why = e.row.double or "for which the host has no CPU kernel"
+    said = f"{e.row.name} has values of float64, {why}."
     return Refusal("dtype.unsupported", said)
 
 
@@ -123,7 +125,8 @@ def castable(e: Builder) -> Refusal | None:
     types = NUMPY_DTYPES if e.known_limit else CAST
     if held in types and wanted in types:
         return None
-    return Refusal("dtype.unsupported", f"Casting {held} to {wanted} is not supported.")
+    said = f"Casting {type_name(held)} to {type_name(wanted)} is not supported."
+    return Refusal("dtype.unsupported", said)
 
 
 # ---- layers --------------------------------------------------------------------------------------

@@ -103,13 +103,6 @@ def sortable(e: Builder) -> bool:
     return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
 
 
-distinct = needs(
-    "dtype.unsupported",
-    "No float64, of which different numbers may be equal in float32.",
-    lambda e: not e.doubles,
-)
-
-
 def _parts_axis(e: Builder) -> int | None:
     """Returns the axis whose slices are compared; None if single elements are compared."""
     return None if e.rank() == 1 else _axis(e)

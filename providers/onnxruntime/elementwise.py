@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, INT32, MAX_FLOAT32, NUMPY_DTYPES, UNSIGNED, WHOLE, Unfit
+from tflgpu_plugin.ir import (
+    COUNTS,
+    INT32,
+    MAX_FLOAT32,
+    NUMPY_DTYPES,
+    UNSIGNED,
+    WHOLE,
+    Unfit,
+    type_name,
+)
 from tflgpu_plugin.providers import Builder, Unsupported
 
 from . import batched_handlers as steps
@@ -88,7 +97,8 @@ def _of_nothing(e: Builder, axes: Sequence[int]) -> int:
     if isinf(identity) and dtype == "i32":
         identity = INT32.min if identity < 0 else INT32.max
     elif isinf(identity) and dtype not in ("f32", "f16"):
-        said = f"{e.host.title} of a tensor without elements is the least or largest {dtype}."
+        held = type_name(dtype)
+        said = f"{e.host.title} of a tensor without elements is the least or largest {held}."
         raise Unsupported(Unfit("shape.empty", said))
     shape = [1 if k in axes else n for k, n in enumerate(e.shape()) if keep or k not in axes]
     return e.add("expand", e.const(identity, NUMPY_DTYPES[dtype]), e.index(shape))

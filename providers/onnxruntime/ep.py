@@ -150,8 +150,9 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
         return
     if not taken.parent:  # the host has passed its bodies before
         named = [node for one in (*session.graphs, level) for node in one.nodes]
+        operators = (*TABLE.rows, *TABLE.arithmetic, *TABLE.left, *ops.REPLACED)
         messages.warn_of_unknown_exclusions(
-            session.options.exclude, named, tuple(ops.HOST_OPS), session.logged
+            session.options.exclude, named, operators, session.logged
         )
     reading = providers.symbols.opened(taken, TABLE, providers.judge(session.options))
     grouping = Grouping(taken, reading, reading.dynamic)

@@ -14,6 +14,7 @@ from tflgpu_plugin.ir import (
     Unfit,
     integer,
     needs,
+    type_name,
 )  # fmt: skip
 from tflgpu_plugin.providers import Builder, Value, same_bits
 
@@ -305,7 +306,7 @@ def below_one(e: Builder) -> Refusal | None:
         held = e.tensors.table[e.x(position)]
         scale = held.quantization.scale if held.quantization else (0.0,)
         if not (len(scale) == 1 and 0 < scale[0] < 1):
-            said = f"{e.row.name} of {held.dtype} needs one scale between 0 and 1."
+            said = f"{e.row.name} of {type_name(held.dtype)} needs one scale between 0 and 1."
             return Refusal("quantization.unsupported", said)
     return None
 

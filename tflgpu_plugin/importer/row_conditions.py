@@ -9,8 +9,8 @@ from math import prod
 
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import Value
-from tflgpu_plugin.importer.support import TYPE_NAMES, of_other_types, unversioned
-from tflgpu_plugin.ir import BFLOAT16, NARROW, SHORT, Condition, Operand, Refusal, Tensor
+from tflgpu_plugin.importer.support import of_other_types, unversioned
+from tflgpu_plugin.ir import BFLOAT16, NARROW, SHORT, Condition, Operand, Refusal, Tensor, type_name
 
 
 def unmet(conditions: Iterable[Condition], e: Builder) -> Refusal | None:
@@ -68,7 +68,7 @@ def row_types(e: Builder) -> Refusal | None:
     for held in tensors if types else ():
         more = {BFLOAT16: e.row.bfloat16, SHORT: e.row.short, **dict.fromkeys(NARROW, e.row.narrow)}
         if held.dtype not in (*types, *(kind for kind, taken in more.items() if taken)):
-            names = [TYPE_NAMES.get(name, name) for name in types]
+            names = [type_name(name) for name in types]
             return of_other_types(held, e.row.name, names)
     return None
 
@@ -87,8 +87,8 @@ def one_type(e: Builder) -> Refusal | None:
         if _whole(tensor.dtype) != _whole(given):
             return Refusal(
                 "dtype.mismatch",
-                f"Tensor {tensor.name!r} holds {tensor.dtype} values in the model, but "
-                f"{e.row.name} computes {given} values, the type of its input.",
+                f"Tensor {tensor.name!r} holds {type_name(tensor.dtype)} values in the model, but "
+                f"{e.row.name} computes {type_name(given)} values, the type of its input.",
             )
     return None
 

@@ -15,7 +15,6 @@ from tflgpu_plugin import ops
 from tflgpu_plugin.errors import defect
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.ir.bfloat16 import BFLOAT16
-from tflgpu_plugin.ir.float8 import FLOAT8
 from tflgpu_plugin.ir.graph import BITS_ONLY, FOLDED, NARROW, Graph, Node, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
 from tflgpu_plugin.ir.quantization import (
@@ -32,6 +31,7 @@ from tflgpu_plugin.ir.quantization import (
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import in_range
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir.types import type_name
 from tflgpu_plugin.ops.table import Op
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.passes.empty_results import idle
@@ -41,12 +41,6 @@ EDITIONS = {"documented": "current", "documented-2019": "2019"}
 QUANTIZED = ("i8", "u8", "i16")
 INDEX = "i32"
 MAX_RANK = 8  # as in TFLite's kernels for any rank
-TYPE_NAMES = {
-    "f32": "float32", "f16": "float16", "f64": "float64", "i8": "int8", "u8": "uint8",
-    "i16": "int16", "u16": "uint16", "i32": "int32", "u32": "uint32", "i64": "int64",
-    "u64": "uint64", "c64": "complex64", BFLOAT16: "bfloat16",
-    **{kind: f"float{kind.removeprefix('f')}" for kind in FLOAT8},
-}  # fmt: skip
 
 
 def support(
@@ -104,7 +98,7 @@ def _name(node: Node) -> str:
 
 
 def _held(tensor: Tensor | Value) -> str:
-    return f"Tensor {tensor.name!r} holds {TYPE_NAMES.get(tensor.dtype, tensor.dtype)} values"
+    return f"Tensor {tensor.name!r} holds {type_name(tensor.dtype)} values"
 
 
 def _values(graph: Graph, node: Node) -> Iterable[Tensor]:
@@ -234,7 +228,7 @@ def _unscaled() -> Refusal:
 
 
 def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) -> Refusal:
-    """Returns the refusal of a tensor that has none of these types (named as in `TYPE_NAMES`)."""
+    """Returns the refusal of a tensor that has none of these types (named as `type_name` does)."""
     sentence = f"{_held(tensor)}; {operator} is supported for {' or '.join(types)}."
     return Refusal("dtype.unsupported", sentence)
 
@@ -242,7 +236,7 @@ def of_other_types(tensor: Tensor | Value, operator: str, types: Iterable[str]) 
 def type_names(types: Iterable[str]) -> list[str]:
     """Returns the names of an op's types for people; int64 follows int32 (computed alike)."""
     shown = [kind for name in types for kind in ((name, "i64") if name == "i32" else (name,))]
-    return [TYPE_NAMES.get(name, name) for name in dict.fromkeys(shown)]
+    return [type_name(name) for name in dict.fromkeys(shown)]
 
 
 def out_of_range(tensor: Tensor) -> Refusal | None:
@@ -253,7 +247,7 @@ def out_of_range(tensor: Tensor) -> Refusal | None:
         return None
     if in_range(data, INT32.min, INT32.max):
         return None
-    held = TYPE_NAMES[tensor.dtype]
+    held = type_name(tensor.dtype)
     sentence = f"The constant {tensor.name!r} holds {held} numbers outside of the range of int32."
     return Refusal("constant.out_of_range", sentence)
 
@@ -317,7 +311,7 @@ def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:
     bias = ops.bias(node)
     if bias is None or not is_integer(graph.tensors[bias]) or graph.constant(bias) is not None:
         return None
-    name, kind = graph.tensors[bias].name, TYPE_NAMES[graph.tensors[bias].dtype]
+    name, kind = graph.tensors[bias].name, type_name(graph.tensors[bias].dtype)
     sentence = f"Bias {name!r} holds {kind} values that are only known when the model runs."
     return Refusal("dynamic.value", sentence)
 

@@ -32,6 +32,7 @@ from tflgpu_plugin.ir.quantization import (
 )  # fmt: skip
 from tflgpu_plugin.ir.refusal import CODES, OTHER, Impossible, Refusal, Unfit, code_of
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir.types import TYPE_NAMES, type_name
 
 __all__ = [
     "BFLOAT16",
@@ -61,6 +62,7 @@ __all__ = [
     "SINGLE",
     "STORE",
     "STORED",
+    "TYPE_NAMES",
     "UNSIGNED",
     "WHOLE",
     "Array",
@@ -119,5 +121,6 @@ __all__ = [
     "stored_bytes",
     "surely_equal",
     "table",
+    "type_name",
     "verify",
-]  # fmt: skip
+]

@@ -146,12 +146,12 @@ class HostOp:
     `sparse`: it reads sparse constants. `bounds`: the operator "opens" or "closes" a quantized
     group, which the host runs as one kernel. `longer` is the row for nodes with more inputs,
     for operators with two operand lists. `double`: the host has kernels of float64, too, whose
-    results the op computes as float32 where the option double says so. `fragile`: the host's kernel
-    crashes the process for some tensors without elements. `identity`: results have values where
-    inputs have no elements, as sums of nothing do. `at_once` computes a node of a loop's body in
-    all steps at once; None where the operator cannot. `keeps_count(builder)` returns the axis along
-    which results follow one by one from inputs whose number a run counts, or None (see
-    `importer.counts`). `ignores`
+    results the op computes as float32 where the option double says so; a text says why it does
+    not. `fragile`: the host's kernel crashes the process for some tensors without elements.
+    `identity`: results have values where     inputs have no elements, as sums of nothing do.
+    `at_once` computes a node of a loop's body in     all steps at once; None where the operator
+    cannot. `keeps_count(builder)` returns the axis along     which results follow one by one from
+    inputs whose number a run counts, or None (see     `importer.counts`). `ignores`
     names attributes that may stay unread, in domains without versions (see `Table`), where others
     that are unread refuse a node."""
 
@@ -177,7 +177,7 @@ class HostOp:
     unsigned: bool = False
     rounds: bool = False
     short: bool = False
-    double: bool = True
+    double: bool | str = True
     longer: HostOp | None = None
     fragile: bool = False
     identity: bool = False
@@ -190,7 +190,7 @@ class HostOp:
         """Whether the option double makes values of float64 those of float32, which the row
         takes."""
         takes = not self.types or "f32" in self.types
-        return self.build is not None and self.double and takes
+        return self.build is not None and self.double is True and takes
 
     @property
     def constants(self) -> dict[int, str]:

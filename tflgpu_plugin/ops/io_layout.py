@@ -35,6 +35,7 @@ from tflgpu_plugin.ir import (
 )
 from tflgpu_plugin.ir.packed import signed
 from tflgpu_plugin.ir.symbolic import is_single, surely_divides
+from tflgpu_plugin.ir.types import type_name
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
 
@@ -151,8 +152,8 @@ def _dtype(low: Lowering, node: Node, tensor: int) -> str:
     dtype, real = low.graph.tensors[tensor].port_dtype, quantization.real(low.graph.tensors[tensor])
     taken = [each for each in DTYPES if not (real and each in WIDE)]
     if dtype not in taken:
-        accepted = ", ".join(taken)
-        said = f"A {dtype} tensor cannot be an input or output; use one of {accepted}."
+        accepted = ", ".join(map(type_name, taken))
+        said = f"A {type_name(dtype)} tensor cannot be an input or output; use one of {accepted}."
         raise Unsupported.of("dtype.unsupported", said, node.id)
     return dtype
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, quantization
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, quantization, type_name
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
 from tflgpu_plugin.ops.scan import MAX_LINE
@@ -17,7 +17,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Requires one list of booleans that is not empty."""
     shape, dtype = graph.shape(node.operand()), graph.tensors[node.operand()].dtype
     if len(shape) != 1 or not 0 < prod(shape) <= MAX_LINE or dtype != "bool":
-        said = f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {list(shape)} of {dtype}."
+        given = f"{list(shape)} of {type_name(dtype)}"
+        said = f"nonzero takes a list of 1 to {MAX_LINE:,} flags, not {given}."
         return Refusal("shape.unsupported", said)
     return None
 

@@ -19,6 +19,7 @@ from tflgpu_plugin.ir.graph import Array, Graph, Node, Shape, geometry, planar
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import is_symbolic, larger
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir.types import type_name
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY
@@ -92,7 +93,8 @@ def refuse_indices(graph: Graph, node: Node, position: int = 1) -> Refusal | Non
     indices = graph.tensors[node.operand(position)]
     if quantization.is_integer(indices):
         return None
-    said = f"The indices {indices.name!r} hold {indices.dtype} values; use int32 or int64."
+    held = type_name(indices.dtype)
+    said = f"The indices {indices.name!r} hold {held} values; use int32 or int64."
     return Refusal("dtype.unsupported", said)
 
 

@@ -23,6 +23,7 @@ from tflgpu_plugin.ir.graph import COMPLEX, NUMPY_DTYPES, Array, EpilogueOp, Gra
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir.types import type_name
 from tflgpu_plugin.ops import quantized, quantized_short
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
@@ -60,9 +61,11 @@ def refuse_dequantize(graph: Graph, node: Node, target: Target) -> Refusal | Non
     per channel."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if result.dtype != "f32":
-        return Refusal("dtype.unsupported", f"Dequantizing gives float32, not {result.dtype}.")
+        said = f"Dequantizing gives float32, not {type_name(result.dtype)}."
+        return Refusal("dtype.unsupported", said)
     if result.data is None and source.data is None and not quantization.real(source):
-        said = f"Tensor {source.name!r} holds {source.dtype} values computed at run time."
+        held = type_name(source.dtype)
+        said = f"Tensor {source.name!r} holds {held} values computed at run time."
         return Refusal("dynamic.value", said)
     return None
 
@@ -72,13 +75,15 @@ def refuse_quantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     wide = [t for t in (source, result) if quantization.is_integer(t)]
     if any(t.quantization is None or len(t.quantization.scale) != 1 for t in wide):
-        said = f"Tensor {wide[0].name!r} holds {wide[0].dtype} values without a scale for all."
+        held = type_name(wide[0].dtype)
+        said = f"Tensor {wide[0].name!r} holds {held} values without a scale for all."
         return Refusal("quantization.missing", said)
     if not (quantization.real(result) or (result in wide and quantization.short(source))):
-        said = f"Quantizing {source.dtype} to {result.dtype} is not supported; use int8 or uint8."
+        types = f"{type_name(source.dtype)} to {type_name(result.dtype)}"
+        said = f"Quantizing {types} is not supported; use int8 or uint8."
         return Refusal("dtype.unsupported", said)
     if source.dtype != "f32" and not (quantization.quantized(source) or source in wide):
-        said = f"Quantizing {source.dtype} is not supported; use float32, int8 or uint8."
+        said = f"Quantizing {type_name(source.dtype)} is not supported; use float32, int8 or uint8."
         return Refusal("dtype.unsupported", said)
     return None
 
@@ -119,7 +124,7 @@ def refuse_cast(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Requires types among floats, bool and integers, or complex numbers that become float32."""
     source, result = graph.tensors[node.operand()], graph.tensors[node.outputs[0]]
     if COMPLEX in (source.dtype, result.dtype) and result.dtype != "f32":
-        said = f"Casting {source.dtype} to {result.dtype} is not supported."
+        said = f"Casting {type_name(source.dtype)} to {type_name(result.dtype)} is not supported."
         return Refusal("dtype.unsupported", said)
     return None
 

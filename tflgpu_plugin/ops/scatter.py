@@ -26,6 +26,7 @@ from tflgpu_plugin.ir.quantization import UNSIGNED
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import integer, is_symbolic
 from tflgpu_plugin.ir.target import Target
+from tflgpu_plugin.ir.types import type_name
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
@@ -124,7 +125,7 @@ def _refuse_type(graph: Graph, tensor: int, reduction: str) -> Refusal | None:
     if (dtype in ("bool", BFLOAT16) and reduction != "none") or (
         dtype in ("i64", *UNSIGNED) and reduction in sums
     ):
-        said = f"Updates of {dtype} with the reduction {reduction!r} are not supported."
+        said = f"Updates of {type_name(dtype)} with the reduction {reduction!r} are not supported."
         return Refusal("dtype.unsupported", said)
     return None
 

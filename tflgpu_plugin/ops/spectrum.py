@@ -17,6 +17,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import COMPLEX, Array, Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ir.symbolic import integer
+from tflgpu_plugin.ir.types import type_name
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.table import Op, same_shape
 from tflgpu_plugin.ops.views import part
@@ -66,7 +67,8 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     rows."""
     x, lengths = graph.tensors[node.operand()], graph.constant(node.operand(1))
     if x.dtype == COMPLEX or len(x.shape) < 2:
-        said = f"A transform of real numbers does not support {x.dtype} of rank {len(x.shape)}."
+        given = f"{type_name(x.dtype)} of rank {len(x.shape)}"
+        said = f"A transform of real numbers does not support {given}."
         return Refusal("dtype.unsupported", said)
     if lengths is None or lengths.size != 2:
         return Refusal("constant.required", "A transform needs two constant lengths.")
@@ -115,7 +117,8 @@ def refuse_real(graph: Graph, node: Node, target: Target) -> Refusal | None:
     held = graph.tensors[node.operand()].dtype
     if held == COMPLEX:
         return None
-    return Refusal("dtype.unsupported", f"{node.op} takes complex numbers, not {held} ones.")
+    said = f"{node.op} takes complex numbers, not {type_name(held)} ones."
+    return Refusal("dtype.unsupported", said)
 
 
 def _side(steps: Decomposition, side: int) -> int:

@@ -20,6 +20,7 @@ from tests.support.onnx_nodes import (
     Node,
     rows,
 )
+from tflgpu_plugin.ir import type_name
 from tflgpu_plugin.providers.onnxruntime.ops import HOST_OPS
 
 
@@ -473,5 +474,5 @@ def test_what_is_cast(held: str, wanted: str) -> None:
     runs = wanted in (*CAST, *WHOLE)
     node = Node("Cast", (held, (3,)), to=NUMBERS[wanted], kinds=[wanted])
     option = " With the option double=float32, float64 is computed as float32."
-    refused = f"Casting {held} to {wanted} is not supported.{option}"
+    refused = f"Casting {type_name(held)} to {type_name(wanted)} is not supported.{option}"
     assert node.reason == ("" if runs else refused)

@@ -312,7 +312,10 @@ def test_a_host_without_a_kernel_still_refuses() -> None:
 
 
 def test_only_what_the_option_changes_names_it() -> None:
-    """Range of values of a run is not for float32 either."""
+    """Range of values of a run is not for float32 either, and Unique of float64 not as float32."""
+    data = model([node("Unique", ["x"], ["y"])], {"x": doubles(3)}, {"y": D})
+    (unique,) = tflgpu_plugin.report(session(data)).nodes
+    assert "float64" in unique.reason and HINT not in unique.reason
     given = {"b": np.array(2.5)}
     nodes = [node("Range", ["a", "b", "c"], ["r"]), node("Neg", ["r"], ["y"])]
     data = model(nodes, given, {"y": D}, {"a": np.array(0.0), "c": np.array(0.5)})
