@@ -69,8 +69,8 @@ def test_all_values_of_a_node_have_the_type_of_the_first(wrong: str) -> None:
     assert by_row(graph, graph.nodes[0]) is None
     k = [t.name for t in graph.tensors.values()].index(wrong)
     other = replace(graph, tensors={**graph.tensors, k: replace(graph.tensors[k], dtype="i8")})
-    named, given = (wrong, "f32") if k else ("sum", "i8")
-    held = "f32" if given == "i8" else "i8"
+    named, given = (wrong, "float32") if k else ("sum", "int8")
+    held = "float32" if given == "int8" else "int8"
     assert by_row(other, other.nodes[0]) == (
         f"Tensor {named!r} holds {held} values in the model, but ADD computes {given} values, the "
         "type of its input."
@@ -94,7 +94,7 @@ def test_each_of_any_number_of_results_has_the_type_of_the_input() -> None:
     right, wrong = parts("f32", "f32", "f32"), parts("f32", "f32", "i8")
     assert by_row(right, right.nodes[0]) is None
     reason = by_row(wrong, wrong.nodes[0])
-    assert reason is not None and reason.startswith("Tensor 'part 4' holds i8 values")
+    assert reason is not None and reason.startswith("Tensor 'part 4' holds int8 values")
 
 
 def padded(shape: Shape = (2, 2), dtype: str = "i32", **more: Any) -> tuple[Graph, Node]:
