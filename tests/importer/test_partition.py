@@ -175,12 +175,14 @@ def test_multiply_adds_take_less_time_than_other_results() -> None:
         assert (partition.loss(graph, part) is None) == pays
 
 
-def test_guessed_extents_do_not_count_a_launch() -> None:
-    """A model with open extents computes a multiple of its work for the guesses: only bytes, which
-    grow with that, are weighed."""
-    assert in_the_middle(2, 10) is not None
-    assert in_the_middle(2, 10, guessed=True) is None
-    assert in_the_middle(1, 10, guessed=True) is not None  # 8 bytes an element take longer
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_launch_counts_less_beside_guessed_extents(nested: bool) -> None:
+    """A model with open extents may compute a multiple of its work for the guesses, but no more
+    than 256 times as much."""
+    assert in_the_middle(4, 1000) is not None
+    assert in_the_middle(4, 1000, guessed=True, nested=nested) is None
+    assert in_the_middle(4, 100, guessed=True, nested=nested) is not None
+    assert in_the_middle(1, 10**6, guessed=True) is not None  # 8 bytes an element take longer
 
 
 def test_tensors_between_partitions_count_for_them() -> None:

@@ -24,6 +24,7 @@ CPU_ELEMENTS_PER_SECOND = 1e9
 GPU_ELEMENTS_PER_SECOND = 2e10
 IO_BYTES_PER_SECOND = 5e9
 SECONDS_PER_RUN = 2e-4
+GROWTH = 256  # how many times the work with guessed extents that of a run may be
 
 
 def groups(
@@ -129,8 +130,8 @@ def _uncounted(
 class Around:
     """The surroundings of a partition. `taken` are the nodes of all partitions.
     A loop runs the graph once per step (`repeated`), or the graph is the body of a control-flow
-    node (`nested`). `guessed`: extents are guesses, so that the time of a launch cannot be compared
-    with that of the work. The partition needs this many `launches`."""
+    node (`nested`). `guessed`: extents are guesses, so that the time of a launch is compared with
+    that of a run of much larger extents (`GROWTH`). The partition needs this many `launches`."""
 
     taken: Collection[int] = ()
     repeated: bool = False
@@ -194,7 +195,8 @@ def loss(whole: Graph, part: Graph, around: Around = Around()) -> Refusal | None
     read its outputs; if it only reshapes and has such a node on one side; if it belongs to a graph
     that a loop runs once per step, since the CPU runs before each step; or if it is in another body
     of a control-flow node, which can only run on the GPU as a whole if nothing in it does by
-    itself. There launches do not count: a branch is often a whole network. A tensor that is read
+    itself. There launches do not count unless extents are guesses, with which they do in a run of
+    larger ones: a branch is often a whole network. A tensor that is read
     from or written to the host's store counts as an input or output of the graph. Tensors between
     partitions stay on the GPU; they would have to be copied for a partition on the CPU."""
     own = {node.id for node in part.nodes}
@@ -210,8 +212,11 @@ def loss(whole: Graph, part: Graph, around: Around = Around()) -> Refusal | None
     between = sum(part.tensors[t].bytes for t in fed_here | read_here - read)
     io_bytes = sum(part.tensors[t].bytes for t in (*part.inputs, *part.outputs)) - between
     done = Effort() if idle else effort(part)
-    uncounted = (around.guessed or (around.nested and not around.repeated)) and not idle
-    launches = 0.0 if uncounted else SECONDS_PER_RUN * around.launches
+    launches = SECONDS_PER_RUN * around.launches
+    if around.guessed and not idle:
+        launches /= GROWTH
+    elif around.nested and not around.repeated and not idle:
+        launches = 0.0
     on_gpu = launches + io_bytes / IO_BYTES_PER_SECOND + done.on_gpu
     on_cpu = (0.0 if idle else between / IO_BYTES_PER_SECOND) + done.on_cpu
     return None if on_cpu > on_gpu else _splitting(part, around, io_bytes, done)
