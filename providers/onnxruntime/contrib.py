@@ -17,6 +17,7 @@ from . import (
     diffusion,
     experts,
     fused_operators,
+    gates,
     grouped_query_attention,
     operand_shapes,
     packed_attention,
@@ -63,6 +64,10 @@ _ROWS: tuple[HostOp, ...] = (
         *causal_convolution.CONDITIONS, by=causal_convolution.causal,
     ),
     _contrib(
+        "CDist", "squared_distances", "value value", gates.DISTANCES, by=gates.distances,
+        types="f32",
+    ),
+    _contrib(
         "DynamicQuantizeLSTM", "lstm",
         "value weights! recurrent_weights! biases? index? state? state? peepholes? "
         "scale! zero_point! scale! zero_point!",
@@ -94,6 +99,11 @@ _ROWS: tuple[HostOp, ...] = (
         blockwise.table, by=blockwise.gather_block_quantized,
         types="f32 f16 u8 i8",
     ),
+    _contrib("GatedAdd", "add", "value value value value?", *gates.ADDED, by=gates.sum_of_gated),
+    _contrib(
+        "GatedRMSNorm", "reduce_mean_square", "value scale value", *gates.RMS_NORM,
+        by=gates.rms_norm,
+    ),
     _contrib("Gelu", "gelu"),
     _contrib(
         "GroupNorm", "standardize_groups", "value scale bias", diffusion.grouped, diffusion.SILU,
@@ -105,6 +115,14 @@ _ROWS: tuple[HostOp, ...] = (
         *grouped_query_attention.GROUPED_QUERY, by=grouped_query_attention.grouped_query,
         ignores=("qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon",  # of inputs not taken
                  "rotary_interleaved"),  # without do_rotary
+    ),
+    _contrib(
+        "LinearAttentionGate", "softplus", "value bias scale value?", *gates.ATTENTION_GATE,
+        by=gates.attention_gate,
+    ),
+    _contrib(
+        "MRotaryEmbedding", "rotary", "value index value value", *rotary.SECTIONED,
+        by=rotary.sectioned, ignores=("num_heads",),  # of an input of rank 4
     ),
     _contrib(
         "MatMulIntegerToFloat", "matmul", "value weights scale scale zero_point? zero_point? bias?",
@@ -151,6 +169,8 @@ _ROWS: tuple[HostOp, ...] = (
         "RotaryEmbedding", "rotary", "value index value value", *rotary.CONTRIB, by=rotary.contrib,
         ignores=("num_heads",),  # which the cosines tell
     ),
+    _contrib("ScaledSiLU", "swish", "value scale?", *gates.SILU, by=gates.scaled_silu,
+             ignores=("alpha",)),  # which a scale replaces
     _contrib(
         "SkipGroupNorm", "standardize_groups", "value scale bias value bias?", diffusion.grouped,
         diffusion.SILU, diffusion.skipped, by=diffusion.skip_group_norm,

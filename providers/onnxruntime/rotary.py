@@ -23,6 +23,28 @@ def contrib(e: Builder) -> int:
     return _of_host(e, COS, as_integers(e, e.x(PLACES)))
 
 
+def sectioned(e: Builder) -> int:
+    """Builds MRotaryEmbedding: each pair of values has the angle at one of three positions."""
+    places, columns = as_integers(e, e.x(PLACES)), e.index(_columns(e))
+    turns = []
+    for turn in (e.x(COS), e.x(COS + 1)):
+        every = e.add("gather", turn, places, axis=0, raises=True)  # [3, batch, length, pairs]
+        _, batch, length, pairs = e.shape(every)
+        beside = e.reshape(e.transpose(every, (1, 2, 0, 3)), (batch, length, 3 * pairs))
+        turns.append(e.add("gather", beside, columns, axis=2))
+    return turned(e, e.x(0), turns, _split(e, COS)[1], "interleaved")
+
+
+def _columns(e: Builder) -> list[int]:
+    """Returns for each pair its place among those of the first, second and third position."""
+    sections, pairs = e.integers("mrope_section") or (), e.shape(e.x(COS))[-1]
+    if not e.integer("mrope_layout"):
+        sources = [k for k, count in enumerate(sections) for _ in range(count)]
+    else:
+        sources = [k % 3 if k < 3 * sections[k % 3] else 0 for k in range(pairs)]
+    return [source * pairs + k for k, source in enumerate(sources)]
+
+
 def rotary(e: Builder) -> int:
     """Builds RotaryEmbedding of ONNX; without position_ids, caches have one row per token."""
     return _of_host(e, ONNX_COS, as_integers(e, e.x(ONNX_PLACES)) if e.has(ONNX_PLACES) else None)
@@ -90,9 +112,37 @@ def _fits(e: Builder, first: int, places: int) -> bool:
     )
 
 
-CONTRIB = (
+def _in_sections(e: Builder) -> bool:
+    """Whether there are three sections, which together are all rotated pairs."""
+    sections, rows = e.integers("mrope_section") or (), e.shape(e.x(COS))
+    return len(sections) == 3 and min(sections) >= 0 and sum(sections) == rows[-1]
+
+
+def _three_fit(e: Builder) -> bool:
+    """Whether there are three positions per token, and a cosine and a sine for every pair."""
+    shape, turns = e.shape(e.x(0)), [e.shape(e.x(k)) for k in (COS, COS + 1)]
+    if len(shape) not in (3, 4) or turns[0] != turns[1] or len(turns[0]) != 2:
+        return False
+    batch, heads, length, depth = _split(e, COS)
+    turning = e.integer("rotary_embedding_dim") or depth
+    return (
+        2 * turns[0][-1] == turning <= depth
+        and (len(shape) == 4 or heads == e.integer("num_heads") == shape[2] // depth)
+        and e.shape(e.x(PLACES)) == (3, batch, length)
+    )
+
+
+_PLAIN = (
     unset("No packed batches (is_packed_batching).", "is_packed_batching"),
     needs("attribute.unsupported", "A scale of 1.", lambda e: e.number("scale", 1.0) == 1),
-    _angles(COS, PLACES),
 )
+CONTRIB = (*_PLAIN, _angles(COS, PLACES))
+SECTIONED = (
+    *_PLAIN,
+    needs("attribute.unsupported", "A layout of 0 or 1 (mrope_layout).",
+          lambda e: e.integer("mrope_layout") in (0, 1)),
+    needs("shape.mismatch", "Cosines and sines for every pair, three positions for every token, "
+          "and the number of heads of an input of rank 3.", _three_fit, kind=Unfit),
+    needs("attribute.invalid", "Three sections that are all pairs (mrope_section).", _in_sections),
+)  # fmt: skip
 ROTARY = _angles(ONNX_COS, ONNX_PLACES)
