@@ -39,7 +39,7 @@ class Adreno(Unit):
         return self.limits(code, work, slots * code.lanes / self.lanes, code.waves)
 
 
-GPUS = {"a740": Adreno(units=6, ghz=0.68, schedulers=4, peak=256, bandwidth=128, held=8)}
+GPUS = {"a740": Adreno(units=6, ghz=0.68, schedulers=4, peak=256, bandwidth=128, held=8, dram=67)}
 
 
 @dataclass(frozen=True)

@@ -150,10 +150,10 @@ class Family(Gpu):
         }
 
 
-GCN = Family(schedulers=4, bandwidth=64, issue={64: 4}, scalar=4)
-RDNA = Family(schedulers=2, bandwidth=128, issue={32: 1, 64: 2}, scalar=1)
-FAMILIES = {"gfx1201": RDNA, "navi31": RDNA, "navi21": RDNA, "vega10": GCN,
-            "polaris10": replace(GCN, halves=False)}  # fmt: skip
+GCN = Family(schedulers=4, bandwidth=64, issue={64: 4}, scalar=4, dram=484)
+RDNA = Family(schedulers=2, bandwidth=128, issue={32: 1, 64: 2}, scalar=1, dram=624)
+FAMILIES = {"gfx1201": replace(RDNA, dram=640), "navi31": RDNA, "navi21": replace(RDNA, dram=512),
+            "vega10": GCN, "polaris10": replace(GCN, halves=False, dram=256)}  # fmt: skip
 
 
 class _Clock:

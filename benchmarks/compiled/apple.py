@@ -23,7 +23,7 @@ class Apple(Gpu):
         raise Unavailable("Mesa's driver shows no assembly for Apple's GPUs")
 
 
-GPUS = {"m1": Apple(units=8, ghz=1.278, schedulers=4, peak=128)}
+GPUS = {"m1": Apple(units=8, ghz=1.278, schedulers=4, peak=128, dram=68)}
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@ is the same for all instruction sets.
 
 Instructions of each block, times the number of its executions, give the issue cycles of a
 scheduler's waves and the bytes that a unit moves; and the time of one wave alone, which waits for
-its loads. A dispatch takes the longest of these. The model knows neither caches, nor DRAM, nor gaps
-between dispatches, nor how waves of a scheduler overlap beyond that: it is good for order and
-ratios, not for milliseconds. Instructions whose rate it does not know (of matrix units) are counted
+its loads. Constants that a dispatch reads are read from DRAM once. A dispatch takes the longest of
+these. The model knows neither caches (all other tensors are taken to be in them), nor gaps between
+dispatches, nor how waves of a scheduler overlap beyond that: it is good for order and ratios, not
+for milliseconds. Instructions whose rate it does not know (of matrix units) are counted
 as uncounted."""
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import ClassVar
 
 from benchmarks.compiled.rounds import Loop
 
+LOADS, MOST_LOADED = ("load", "vector load", "scalar"), 16  # kinds; bytes of a lane
 MOST_CHOICES, NEAR = 5000, 0.3  # of loops; of a logarithm of multiply-adds
 
 
@@ -99,12 +101,14 @@ class Work:
 @dataclass(frozen=True, kw_only=True)
 class Gpu(ABC):
     """`units` (compute units, multiprocessors, Xe cores) at `ghz`, with so many `schedulers` each;
-    `peak`: multiply-adds of a unit per cycle."""
+    `peak`: multiply-adds of a unit per cycle; `dram`: gigabytes per second, by the maker's
+    specification of a card or chip with these units."""
 
     units: int
     ghz: float
     schedulers: int
     peak: int
+    dram: float
 
     @abstractmethod
     def code(self, numbers: dict[str, int], assembly: str) -> Code: ...
@@ -133,9 +137,11 @@ def cost(
     groups: int,
     threads: int,
     products: int | None = None,
+    constants: int = 0,
 ) -> Cost:
     """Returns the cost of `groups` workgroups of so many threads, whose loops run as those of one
-    thread, and which make so many multiply-adds, where that is known."""
+    thread, and which make so many multiply-adds, where that is known. `constants`: the bytes of
+    constants that they may read."""
     if products is None:
         rounds, sure = _matched(made, loops)
         counts = [sum(each.products for each in block) for block in made.blocks]
@@ -146,11 +152,18 @@ def cost(
     of_group = ceil(threads / made.lanes)
     per_unit = ceil(groups / gpu.units) * of_group
     work = Work(runs, groups * of_group, per_unit, ceil(per_unit / gpu.schedulers))
-    cycles = gpu.cycles(made, work)
+    read = min(constants, work.waves * _loads(made, work) * made.lanes * MOST_LOADED)
+    cycles = gpu.cycles(made, work) | {"DRAM": read / gpu.dram * gpu.ghz}
     bound = max(cycles, key=lambda name: cycles[name])
     counted = all(each.kind != "uncounted" for block in made.blocks for each in block)
     us = cycles[bound] / gpu.ghz / 1e3
     return Cost(us, bound, work.waves, of_lane * threads * groups, sure, counted)
+
+
+def _loads(made: Code, work: Work) -> float:
+    """Returns the loads that a wave executes."""
+    executed = work.sums(made, lambda _: 1)
+    return sum(count for kind, count in executed.items() if kind in LOADS)
 
 
 def alone(made: Code, runs: Sequence[int], take: Callable[[Sequence[Instruction]], float]) -> float:

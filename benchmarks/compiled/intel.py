@@ -46,19 +46,21 @@ class Intel(Unit):
         return self.limits(code, work, max(both) if self.apart else sum(both), self.held)
 
 
-def _xe(units: int, ghz: float, held: int = 8) -> Intel:
+def _xe(units: int, ghz: float, dram: float, held: int = 8) -> Intel:
     """Two generations from Lunar Lake on, with registers of 64 bytes."""
     return Intel(units=units, ghz=ghz, schedulers=8, peak=128, bandwidth=128, held=held,
-                 register=64, lanes=16)  # fmt: skip
+                 register=64, lanes=16, dram=dram)  # fmt: skip
 
 
 GPUS = {
-    "skl": Intel(units=3, ghz=1.0, schedulers=8, peak=64, bandwidth=64, held=7, apart=False),
-    "tgl": Intel(units=6, ghz=1.3, schedulers=16, peak=128, bandwidth=64, held=7),
-    "dg2": Intel(units=32, ghz=2.1, schedulers=16, peak=128, bandwidth=128, held=8),
-    "mtl": Intel(units=8, ghz=2.2, schedulers=16, peak=128, bandwidth=128, held=8),
-    "lnl": _xe(8, 2.0),
-    "bmg": _xe(20, 2.6),
+    "skl": Intel(
+        units=3, ghz=1.0, schedulers=8, peak=64, bandwidth=64, held=7, apart=False, dram=34
+    ),
+    "tgl": Intel(units=6, ghz=1.3, schedulers=16, peak=128, bandwidth=64, held=7, dram=68),
+    "dg2": Intel(units=32, ghz=2.1, schedulers=16, peak=128, bandwidth=128, held=8, dram=560),
+    "mtl": Intel(units=8, ghz=2.2, schedulers=16, peak=128, bandwidth=128, held=8, dram=120),
+    "lnl": _xe(8, 2.0, 136),
+    "bmg": _xe(20, 2.6, 456),
 }
 
 

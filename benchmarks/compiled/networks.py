@@ -10,6 +10,7 @@ from math import prod
 from typing import TypeVar
 
 from benchmarks.compiled.blocks import BLOCKS
+from benchmarks.compiled.constants import Constants
 from benchmarks.compiled.cost import Code, Cost, cost
 from benchmarks.compiled.driver import compiled
 from benchmarks.compiled.gpus import model, target
@@ -94,12 +95,15 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
 
 
 def _estimate(plan: Plan, gpu: str, made: Mapping[Pipeline, Code]) -> Estimate:
-    found = []
+    found, constants = [], Constants(plan)
     for each in plan.dispatches:
         pipeline = plan.pipelines[each.pipeline]
         block = plan.uniforms[each.uniform_offset :]
         run = loops(pipeline.wgsl, block, each.groups)
-        taken = cost(made[pipeline], model(gpu), run, prod(each.groups), threads(pipeline))
+        taken = cost(
+            made[pipeline], model(gpu), run, prod(each.groups), threads(pipeline),
+            constants=constants.bytes_read(each),
+        )  # fmt: skip
         found.append((each.label, made[pipeline], taken))
     return Estimate(gpu, found)
 

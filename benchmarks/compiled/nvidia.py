@@ -44,9 +44,11 @@ class Nvidia(Unit):
 
 
 GPUS = {
-    "tu102": Nvidia(units=68, ghz=1.6, peak=64, bandwidth=64, held=8, lanes=16),
-    "ga102": Nvidia(units=82, ghz=1.7, peak=128, bandwidth=128, held=12, apart=False),
-    "ad102": Nvidia(units=128, ghz=2.5, peak=128, bandwidth=128, held=12, apart=False, groups=24),
+    "tu102": Nvidia(units=68, ghz=1.6, peak=64, bandwidth=64, held=8, lanes=16, dram=616),
+    "ga102": Nvidia(units=82, ghz=1.7, peak=128, bandwidth=128, held=12, apart=False, dram=936),
+    "ad102": Nvidia(
+        units=128, ghz=2.5, peak=128, bandwidth=128, held=12, apart=False, groups=24, dram=1008
+    ),
 }
 
 

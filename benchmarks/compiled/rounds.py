@@ -103,7 +103,7 @@ def loops(wgsl: str, uniforms: bytes, groups: Sequence[int]) -> list[Loop]:
     size = re.search(r"@workgroup_size\(([^)]*)\)", text)
     assert size is not None
     known = {f"v_{name}": value for name, value in BUILTINS.items()}
-    known["v_p"] = _parameters(text, uniforms)
+    known["v_p"] = uniform_block(text, uniforms)
     for name, members in re.findall(r"struct (\w+) \{([^}]*)\}", text):
         known[f"v_{name}"] = _constructor(
             [part.split(":")[0].strip() for part in members.split(",")]
@@ -143,7 +143,7 @@ def _names(parameters: str) -> list[str]:
     return [part.split(":")[0].strip() for part in _split(parameters, ",")]
 
 
-def _parameters(text: str, uniforms: bytes) -> Any:
+def uniform_block(text: str, uniforms: bytes) -> Any:
     """Returns the uniform block as an object with a field for each parameter."""
     block = re.search(r"struct Params \{([^}]*)\}", text)
     assert block is not None

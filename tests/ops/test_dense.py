@@ -103,13 +103,13 @@ def test_what_winograd_gains(
     patches: int, maps: tuple[int, int], slices: tuple[int, int], lanes: tuple[int, int],
     tensors: int | None, weights: int,
 ) -> None:  # fmt: skip
-    """The numbers are computed by hand: multiply-adds of all lanes, 8 bytes moved."""
+    """The numbers are computed by hand: multiply-adds of all lanes, and what moves bytes."""
     amd = Target(vendor="amd", subgroup_size=32)
     depth, outputs = slices[0], slices[1] + slices[1] % 2
     each = depth * outputs * 16
     moved = tensors or 36 * 4096 * 15 * 16 * 2 - (16 << 20)
     wanted = (9 * lanes[0] - 36 * lanes[1]) * each - 2 * moved * 4
-    wanted -= weights * 3 // 4 * 8 + (2 << 23)
+    wanted -= weights * 3 // 4 * 12 + (2 << 23)
     assert winograd.gained(amd, patches, maps, slices) == wanted
 
 

@@ -148,16 +148,16 @@ def test_threads_of_all_images_count() -> None:
 
 
 def test_what_is_gained() -> None:
-    """The numbers are computed by hand: multiply-adds of all lanes, and 8 bytes of weights, of
-    which there are twice as many."""
+    """The numbers are computed by hand: multiply-adds of all lanes, less 12 for each byte of the
+    weights, of which there are twice as many."""
     found = winograd_row.gained(AMD, (2, 20, 22, 36), (24, 5, 3, 36), 20, 22)
     lanes = -(-20 * 6 // 32) * 32
     made = lanes * 3 * 9 * (2 * 6 * 16 + 48)  # 3 blocks of 2 slices, 9 slices of input
     direct = 3 * winograd.multiplied(AMD, 440, (9, 6))
-    assert found == 5 * 2 * (direct - made) - 3 * 30 * 36 * 2 * 16 // 2 * 8
+    assert found == 5 * 2 * (direct - made) - 3 * 30 * 36 * 2 * 16 // 2 * 12
     wide = replace(AMD, least_subgroup=64)
     more = winograd_row.gained(wide, (1, 1, 4, 4), (4, 1, 3, 4), 1, 4)
-    assert more == 3 * winograd.multiplied(wide, 4, (1, 1)) - 64 * (96 + 48) - 6 * 4 * 16 // 2 * 8
+    assert more == 3 * winograd.multiplied(wide, 4, (1, 1)) - 64 * (96 + 48) - 6 * 4 * 16 // 2 * 12
     assert winograd_row.gained(AMD, (1, 256, 256, 16), (16, 3, 3, 16), 256, 256) > 0
     assert winograd_row.gained(AMD, (1, 256, 1, 16), (16, 3, 3, 16), 256, 1) < 0
 

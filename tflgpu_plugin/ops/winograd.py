@@ -31,9 +31,10 @@ DEEP = 32  # input channels; with fewer terms the rounding of the transforms wou
 EPILOGUE = 4  # a thread's constant work, in input slices
 INPUT, OUTPUT = 55, 43  # the transforms of 8 patches of one slice
 MIN_WINOGRAD_GAIN = 1.3  # three more pipelines must save this factor
-# Costs on a nominal GPU in multiply-adds: waiting for the previous launch, a byte of weights, and a
-# byte that was just written, up to the size of the cache.
-LAUNCH, MEMORY_BYTE, CACHE_BYTE, CACHED = 1 << 23, 8, 4, 16 << 20
+# Costs on a nominal GPU in multiply-adds: waiting for the previous launch, a byte of weights (by
+# their makers' specifications GPUs do 11 to 15 while they read one from DRAM), and a byte that was
+# just written, up to the size of the cache.
+LAUNCH, MEMORY_BYTE, CACHE_BYTE, CACHED = 1 << 23, 12, 4, 16 << 20
 MOST_WEIGHTS = 64 << 20  # bytes of a layer's transformed weights, 4 times the original
 PAIRS_IN, PAIRS_OUT = 3, 2  # rows per GPU thread, of 6 and of 4
 LANES = 16  # workgroup size of transforms on software adapters, where starting one is slow
