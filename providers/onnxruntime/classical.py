@@ -12,10 +12,16 @@ from .rows import MANY, row
 
 DOMAIN = "ai.onnx.ml"
 NUMBERS = "f32 i32 i64"
+# Operators of which onnxruntime infers no shapes. skl2onnx states [n, 1] for trees of many targets.
+UNINFERRED = frozenset(
+    ("FeatureVectorizer", "Imputer", "LinearRegressor", "Normalizer", "SVMClassifier",
+     "SVMRegressor", "Scaler", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
+)  # fmt: skip
 TREES = "value", scores.ROWS, tree_ensembles.whole_trees, tree_ensembles.covered
 
 
 def _row(name: str, op: str, versions: tuple[int, int], *takes: Any, **more: Any) -> HostOp:
+    more["uninferred"] = name in UNINFERRED
     return row(f"{DOMAIN}:{name}", op, versions, *takes, **more)
 
 

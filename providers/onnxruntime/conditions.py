@@ -73,10 +73,12 @@ def doubles(e: Builder) -> Refusal | None:
 
 
 def filled(e: Builder) -> Refusal | None:
-    """Inputs have elements, unless the operator is elementwise or only moves elements: for others,
-    onnxruntime's rules for empty tensors differ, or its kernels crash."""
-    row = e.op
-    if row.kind in ("elementwise", "movement") or row.joins or e.row.fragile or e.row.identity:
+    """Inputs have elements, unless the operator is elementwise, only moves elements, or works on
+    rows (products, normalizations, Softmax): for others, onnxruntime's rules for empty tensors
+    differ, or its kernels crash."""
+    row, host = e.op, e.row
+    moves = row.kind in ("elementwise", "movement") or row.joins
+    if moves or host.fragile or host.identity or host.rowless:
         return None
     given, last = e.row.operands, len(e.row.operands) - 1
     for k, t in enumerate(e.inputs):

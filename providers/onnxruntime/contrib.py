@@ -91,9 +91,9 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "FusedGemm", "fully_connected", LAYER, conditions.MATRICES, operand_shapes.product(),
-        conditions.activation, by=fused_operators.gemm,
+        conditions.activation, by=fused_operators.gemm, rowless=True,
     ),
-    _contrib("FusedMatMul", "matmul", TWO, by=fused_operators.matmul),
+    _contrib("FusedMatMul", "matmul", TWO, by=fused_operators.matmul, rowless=True),
     _contrib(
         "GatherBlockQuantized", "gather_blocks", "weights! index scales! zero_points!?",
         blockwise.table, by=blockwise.gather_block_quantized,
@@ -130,7 +130,7 @@ _ROWS: tuple[HostOp, ...] = (
     ),
     _contrib(
         "MatMulNBits", "matmul_blocks", "value weights scales zero_points? index? bias?",
-        *blockwise.N_BITS, by=blockwise.matmul_n_bits, types="f32 f16 u8",
+        *blockwise.N_BITS, by=blockwise.matmul_n_bits, types="f32 f16 u8", rowless=True,
         ignores=("accuracy_level",),
     ),
     _contrib(
@@ -178,13 +178,13 @@ _ROWS: tuple[HostOp, ...] = (
     _contrib(
         "SkipLayerNormalization", "layer_normalization", "value value scale bias? bias?",
         operand_shapes.skip_shape, operand_shapes.by_last(2, 3, 4),
-        by=fused_operators.skip_layer_norm, rounds=True, double=True,
+        by=fused_operators.skip_layer_norm, rounds=True, double=True, rowless=True,
     ),
     _contrib(
         "SkipSimplifiedLayerNormalization", "reduce_mean_square", "value value scale bias?",
         operand_shapes.skip_shape, operand_shapes.by_last(2, 3), conditions.UNREAD_MEAN,
         by=fused_operators.skip_rms_norm,
-        rounds=True, double=True,
+        rounds=True, double=True, rowless=True,
     ),
     _contrib(
         "MoE", "matmul", "value value weights bias? weights bias? weights? bias?", *experts.MOE,
@@ -197,7 +197,7 @@ _ROWS: tuple[HostOp, ...] = (
         *quantized_experts.QMOE, by=quantized_experts.qmoe, types="f32 f16 u8",
         ignores=(*experts.IGNORED, "accuracy_level", "normalize_routing_weights"),
     ),
-    _contrib("TransposeMatMul", "matmul", TWO, by=fused_operators.matmul),
+    _contrib("TransposeMatMul", "matmul", TWO, by=fused_operators.matmul, rowless=True),
 )  # fmt: skip
 
 # ONNX operators with a QLinear variant: its operands, additional conditions and types.

@@ -191,7 +191,7 @@ def pads(e: Builder) -> list[tuple[int, int]]:
 
 
 def pad(e: Builder) -> int:
-    """Builds Pad; negative pads crop first."""
+    """Builds Pad; negative pads crop first. Of nothing it is what fills."""
     mode, x, pairs = e.text("mode", "constant"), e.x(), pads(e)
     if any(amount < 0 for pair in pairs for amount in pair):
         sides = zip(pairs, e.shape(x), strict=True)
@@ -203,6 +203,9 @@ def pad(e: Builder) -> int:
     filling = e.const(e.scalar(2, "value", 0.0))
     if e.dtype(x) in WHOLE:
         filling = e.x(2) if e.has(2) else e.const(0, np.int32)
+    if mode == "constant" and 0 in e.shape(x) and e.dtype(x) in (*WHOLE, "f32"):
+        shape = [b + n + a for (b, a), n in zip(pairs, e.shape(x), strict=True)]
+        return e.add("expand", filling, e.index(shape))
     return e.add("pad", x, table, filling, mode=mode)
 
 

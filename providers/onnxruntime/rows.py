@@ -33,8 +33,8 @@ BOTH, CURRENT = ("2019", "current"), ("current",)  # editions
 
 
 FACTS = (  # of HostOp
-    "bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile", "identity", "at_once",
-    "ignores", "keeps_count", "double",
+    "bounds", "bfloat16", "narrow", "unsigned", "rounds", "fragile", "uninferred", "identity",
+    "rowless", "at_once", "ignores", "keeps_count", "double",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def row(
     round. `narrow`: so are integers of 2 and 4 bits, and floats of 8. `unsigned`: so are uint32 and
     uint64, by default of ops that move elements. `at_once` says how the body of a loop computes it
     in all steps, by default one node of an elementwise op as such. See HostOp for `fragile`,
-    `double` and `keeps_count`, which elementwise ops have by default."""
+    `uninferred`, `rowless`, `double` and `keeps_count`, which elementwise ops have by default."""
     listed: tuple[str, ...] = more.pop("listed", ())
     types, gives = more.pop("types", "").split(), more.pop("gives", "").split()
     small = more.pop("small", False)

@@ -21,10 +21,11 @@ def model(
     dtype: str = "f32",
     version: int = 3,
     makes: Mapping[str, str] | None = None,
+    states: Mapping[str, Shape] | None = None,
     **attributes: Any,
 ) -> bytes:
     """Returns a model of `op` whose inputs x0, x1, ... have one dtype; `makes` names the dtypes of
-    outputs that are not float32."""
+    outputs that are not float32, `states` the shapes of those that the model states."""
     from onnx import helper
 
     def info(name: str, kind: str, shape: Shape | None) -> Any:
@@ -38,7 +39,7 @@ def model(
         [node],
         "test",
         [info(name, dtype, shape) for name, shape in zip(given, inputs, strict=True)],
-        [info(name, kinds[name], None) for name in outputs],
+        [info(name, kinds[name], (states or {}).get(name)) for name in outputs],
     )
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", version)]
     made = helper.make_model(graph, opset_imports=opsets, ir_version=9)

@@ -208,10 +208,11 @@ class _Importer(State):
 
     def _check(self, builder: Builder, named: list[tuple[str, int]]) -> None:
         """Raises Unsupported if a shape stated by the host contradicts the derived one. Ignores
-        shapes that the host's shape inference rounds differently from its kernels, and shapes that
-        depend on those."""
+        shapes that the host's shape inference rounds differently from its kernels or does not
+        check, and shapes that depend on those."""
         unsure = self.misled | self.run_values.keys()
         follows = not unsure.isdisjoint(builder.host.reads)
+        claimed = builder.misinferred or builder.row.uninferred
         for key, tensor in named:
             stated, found = self.model.values[key].shape, self.tensors.table[tensor].shape
             if stated is None:
@@ -222,7 +223,7 @@ class _Importer(State):
             if not fits:
                 self.contradictions += 1
                 off = builder.scaled and _one_off(stated, found)
-                if follows or builder.misinferred or off:
+                if follows or claimed or off:
                     self.misled.add(key)
                     continue
                 name = self.model.values[key].name

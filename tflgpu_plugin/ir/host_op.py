@@ -148,11 +148,13 @@ class HostOp:
     for operators with two operand lists. `double`: the host has kernels of float64, too, whose
     results the op computes as float32 where the option double says so; a text says why it does
     not. `fragile`: the host's kernel crashes the process for some tensors without elements.
-    `identity`: results have values where     inputs have no elements, as sums of nothing do.
-    `at_once` computes a node of a loop's body in     all steps at once; None where the operator
-    cannot. `keeps_count(builder)` returns the axis along     which results follow one by one from
-    inputs whose number a run counts, or None (see     `importer.counts`). `ignores`
-    names attributes that may stay unread, in domains without versions (see `Table`), where others
+    `uninferred`: the host infers no shapes of results, so that those that a model states are its
+    exporter's, and may be wrong. `identity`: results have values where inputs have no elements, as
+    sums of nothing do. `rowless`: the host makes no rows of no rows, as products do. `at_once`
+    computes a node of a loop's body in all steps at once; None where the operator cannot.
+    `keeps_count(builder)` returns the axis along which results follow one by one from inputs whose
+    number a run counts, or None (see `importer.counts`). `ignores` names attributes that may stay
+    unread, in domains without versions (see `Table`), where others
     that are unread refuse a node."""
 
     name: str
@@ -180,7 +182,9 @@ class HostOp:
     double: bool | str = True
     longer: HostOp | None = None
     fragile: bool = False
+    uninferred: bool = False
     identity: bool = False
+    rowless: bool = False
     at_once: Callable[..., Any] | None = None
     keeps_count: Callable[..., int | None] | None = None
     ignores: tuple[str, ...] = ()

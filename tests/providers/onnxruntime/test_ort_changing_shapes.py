@@ -39,6 +39,55 @@ def test_an_extent_that_becomes_zero_is_planned() -> None:
     assert (partition.runs, partition.host_runs) == (7, 0)
 
 
+def _on_the_gpu(ours: Any) -> bool:
+    """Whether no run of the only partition ended on the host's kernels."""
+    (partition,) = tflgpu_plugin.report(ours).partitions
+    return partition.runs > 0 and not partition.host_runs
+
+
+WIDE, COLUMN = values(8, 6), values(8)
+OF_ROWS: dict[str, tuple[str, Sequence[str], dict[str, Any]]] = {
+    "Gemm": ("Gemm", ["x", "w", "b"], {}),
+    "MatMul": ("MatMul", ["x", "w"], {}),
+    "LayerNormalization": ("LayerNormalization", ["x", "s"], {}),
+    "Softmax": ("Softmax", ["x"], {}),
+    "LogSoftmax": ("LogSoftmax", ["x"], {}),
+    "RMSNormalization": ("RMSNormalization", ["x", "s"], {}),
+    "FusedMatMul": ("FusedMatMul", ["x", "w"], {"domain": "com.microsoft"}),
+    "SkipLayerNormalization": (
+        "SkipLayerNormalization", ["x", "x", "s"], {"domain": "com.microsoft"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_no_rows(name: str) -> None:
+    """An expert of a mixture gets no tokens in some runs."""
+    op, given, more = OF_ROWS[name]
+    held = {"w": WIDE, "b": values(6), "s": COLUMN}
+    nodes = [node(op, given, ["y"], **more), node("Tanh", ["x"], ["t"])]
+    data = model(nodes, {"x": ("rows", 8)}, {"y": None, "t": None},
+                 {key: a for key, a in held.items() if key in given}, opset=23)  # fmt: skip
+    assert _on_the_gpu(run_all(data, [(5, 8), (0, 8), (7, 8), (3, 8), (0, 8), (9, 8)]))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_padding_of_nothing(kind: type) -> None:
+    """A row that is moved to the right by one loses its last element, which may be all of it."""
+    nodes = [
+        node("Slice", ["x", "zero", "last", "one"], ["s"]),
+        node("Pad", ["s", "pads", "filling"], ["p"]),
+        node("Equal", ["x", "p"], ["e"]), node("Cast", ["e"], ["y"], to=1),
+    ]  # fmt: skip
+    held = {"zero": np.array([0]), "last": np.array([-1]), "one": np.array([1]),
+            "pads": np.array([0, 1, 0, 0]), "filling": np.array(3, kind)}  # fmt: skip
+    data = model(nodes, {"x": ("n", "m")}, {"y": None, "p": None}, held,
+                 kinds={"x": kind, "p": kind})  # fmt: skip
+    ours, theirs = session(data), cpu(data)
+    for n, m in ((2, 5), (3, 1), (1, 8), (2, 1), (4, 4)):
+        compare(ours, theirs, {"x": (values(n, m) * 4).astype(kind)})
+    assert _on_the_gpu(ours)
+
+
 def test_sizes_of_resize_that_follow_from_the_shape() -> None:
     nodes = [
         node("Shape", ["x"], ["extents"]),

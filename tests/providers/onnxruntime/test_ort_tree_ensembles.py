@@ -65,6 +65,11 @@ def test_functions_of_scores(name: str, targets: int) -> None:
     assert_same(data, unknown_rows(3, 20, 5))
 
 
+def test_shape_that_an_exporter_states_wrongly() -> None:
+    data = regressor(3, version=1, states={"y": ("n", 1)})
+    assert_same(data, unknown_rows(2, 20, 5), unknown_rows(3, 7, 5))
+
+
 @pytest.mark.parametrize(("trees", "rows"), [(90, 1), (90, 3), (200, 60), (3, 1000)])
 def test_many_trees_and_rows(trees: int, rows: int) -> None:
     data = regressor(1, trees, depth=3)
