@@ -59,7 +59,7 @@ NO_MEANING: Mapping[str, set[str]] = {
             "segments",
             "softmax",
         ),
-        *("squared_distances", "standardize", "standardize_groups", "scatter_elements"),
+        *("squared_distances", "standardize", "standardize_groups"),
     },
     "It is worked out from scales, in a way of its own (`importer.folding`).": {
         *("dequantize", "quantize"),

@@ -31,6 +31,7 @@ from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
 from tflgpu_plugin.ops.pick import inside, refuse_indices
+from tflgpu_plugin.ops.scattered import added, assigned, assigned_along
 from tflgpu_plugin.ops.stored_numbers import COUNTED, keep, whole
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 from tflgpu_plugin.ops.views import taken
@@ -344,31 +345,6 @@ def _work(graph: Graph, node: Node) -> int:
     return prod(graph.shape(node.operand())) * form.updates * len(form.axes)
 
 
-def assigned(
-    data: Array, indices: Array, updates: Array, count: Array | None = None, *,
-    reduction: str, wraps: bool = False,
-) -> Array:  # fmt: skip
-    """Returns a copy of the tensor with the updates written to their indices."""
-    if count is not None or reduction != "none" or (not wraps and np.any(indices < 0)):
-        raise ValueError("hosts take this otherwise")
-    found = data.copy()
-    found[tuple(np.moveaxis(indices, -1, 0))] = updates
-    return found
-
-
-def added(indices: Array, updates: Array, shape: Array, reduction: str) -> Array:
-    """Returns the updates added to zeros. Raises ValueError if an index repeats, because hosts may
-    round sums of several updates differently."""
-    extents = tuple(integer(extent) for extent in shape.reshape(-1))
-    places = indices.reshape(-1, indices.shape[-1])
-    inside = np.all((places >= 0) & (places < extents[: places.shape[1]]))
-    if reduction != "add" or not inside or len(np.unique(places, axis=0)) < len(places):
-        raise ValueError("hosts take this otherwise")
-    found = np.zeros(extents, updates.dtype)
-    found[tuple(np.moveaxis(indices, -1, 0))] += updates
-    return found
-
-
 REDUCTION = "reduction!=none|add|mul|min|max"
 ATTRIBUTES = {
     "scatter_elements": f"axis! raises {REDUCTION} wraps",
@@ -381,7 +357,7 @@ OPS = (
            decompose=decompose, kind="reduction", accumulates=True, meaning=meaning,
            operands=taken)
         for name, meaning, taken in (
-            ("scatter_elements", None, "xxx"), ("scatter_nd", assigned, "xxx?"))
+            ("scatter_elements", assigned_along, "xxx"), ("scatter_nd", assigned, "xxx?"))
     ),
     *(
         Op(name, refuse_new, new_shapes, lower_decomposed, "reduction", types=("f32", "i32"),

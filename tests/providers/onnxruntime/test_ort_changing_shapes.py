@@ -88,6 +88,25 @@ def test_padding_of_nothing(kind: type) -> None:
     assert _on_the_gpu(ours)
 
 
+def test_extents_with_one_replaced() -> None:
+    """TorchScript's index_copy scatters an extent into a list of extents, to which it expands."""
+    nodes = [
+        node("Shape", ["x"], ["all"]), node("Shape", ["p"], ["few"]),
+        node("ScatterElements", ["all", "axis", "few"], ["extents"]),
+        node("Unsqueeze", ["p", "others"], ["at"]), node("Expand", ["at", "extents"], ["e"]),
+        node("ScatterElements", ["x", "e", "u"], ["y"], axis=1),
+    ]  # fmt: skip
+    held = {"axis": np.array([1]), "others": np.array([0, 2])}
+    data = model(nodes, {"x": ("n", "m", 3), "p": ("k",), "u": ("n", "k", 3)}, {"y": None}, held,
+                 kinds={"p": np.int64})  # fmt: skip
+    ours, theirs, chance = session(data), cpu(data), np.random.default_rng(3)
+    for n, m, k in ((2, 9, 2), (1, 7, 3), (3, 20, 1), (2, 9, 9)):
+        places = chance.permutation(m)[:k]
+        compare(ours, theirs, {"x": values(n, m, 3), "p": places, "u": values(n, k, 3) + 4})
+    assert {found.where for found in tflgpu_plugin.report(ours).nodes} == {"gpu"}
+    assert _on_the_gpu(ours)
+
+
 def test_sizes_of_resize_that_follow_from_the_shape() -> None:
     nodes = [
         node("Shape", ["x"], ["extents"]),
