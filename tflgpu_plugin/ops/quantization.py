@@ -82,7 +82,7 @@ def refuse_quantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
         types = f"{type_name(source.dtype)} to {type_name(result.dtype)}"
         said = f"Quantizing {types} is not supported; use int8 or uint8."
         return Refusal("dtype.unsupported", said)
-    if source.dtype != "f32" and not (quantization.quantized(source) or source in wide):
+    if source.dtype != "f32" and not (quantization.real(source) or source in wide):
         said = f"Quantizing {type_name(source.dtype)} is not supported; use float32, int8 or uint8."
         return Refusal("dtype.unsupported", said)
     return None

@@ -154,3 +154,24 @@ def test_norms_of_whole_images(p: int) -> None:
     feeds = {"x": np.random.default_rng(3).standard_normal((2, 3, 4, 5), F)}
     content = made("GlobalLpPool", ["x"], {"y": F}, feeds, {}, domain="", p=p)
     compare(taken(content), cpu(content, optimize=False), feeds, 1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int16])
+def test_transposes_between_quantizations_of_16_bits(kind: Any) -> None:
+    """The plan moves the transpose behind the convolution, so that one value is quantized twice."""
+    held = {"s": F(1e-4), "z": kind(300), "w": weights(np.random.default_rng(1), np.int8, 8, 6, 1),
+            "ws": F(0.01), "wz": np.int8(0)}  # fmt: skip
+    constants = {name: np.asarray(value) for name, value in held.items()}
+    nodes = [
+        node("DequantizeLinear", ["w", "ws", "wz"], ["v"]), node("Tanh", ["x"], ["t"]),
+        node("QuantizeLinear", ["t", "s", "z"], ["q"]),
+        node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        node("Transpose", ["d"], ["m"], perm=[0, 2, 1]),
+        node("QuantizeLinear", ["m", "s", "z"], ["p"]),
+        node("DequantizeLinear", ["p", "s", "z"], ["e"]), node("Conv", ["e", "v"], ["y"]),
+    ]  # fmt: skip
+    feed = np.random.default_rng(2).normal(0, 1, (2, 5, 6)).astype(F)
+    content = model(nodes, {"x": feed.shape}, {"y": None}, constants, opset=21)
+    ours = session(content)
+    assert {one.where for one in tflgpu_plugin.report(ours).nodes} == {"gpu"}
+    compare(ours, cpu(content), {"x": feed})
