@@ -66,8 +66,8 @@ def _tables(window: Window, order: Literal["C", "F"]) -> tuple[Array, Array]:
 
 @asks("attribute.unsupported")
 def counted(e: Builder) -> bool:
-    """Requires, for the places of the maxima, float32 or float16, no ceil_mode, and at most
-    4,194,304 elements of all windows of an image."""
+    """Requires float32 or float16, no ceil_mode, and at most 4,194,304 elements of all windows of
+    an image, where a node reads the places of the maxima."""
     if not e.wants(1):
         return True
     window = window_of(e)

@@ -248,7 +248,7 @@ UPSAMPLE = (
     ),
     needs(
         "attribute.unsupported",
-        "Before opset 11 with the mode nearest, axes that all grow or all shrink.",
+        "Axes that all grow or all shrink, before opset 11 with the mode nearest.",
         lambda e: (
             e.version >= 11 or _mode(e) != "nearest" or not min(_scales(e)) < 1 < max(_scales(e))
         ),
@@ -268,7 +268,7 @@ UPSAMPLE = (
     _seen_whole,
     needs(
         "attribute.unsupported",
-        "With the mode cubic, only height and width that change.",
+        "Only height and width that change, with the mode cubic.",
         lambda e: _mode(e) != "cubic" or e.rank() == 2 or _changed(e) <= {2, 3},
     ),
     _between,

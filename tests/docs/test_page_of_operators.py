@@ -176,6 +176,7 @@ def test_every_condition_and_rule_is_on_the_page() -> None:
             for condition in row.conditions:
                 said = requirement(condition)
                 assert said.endswith(".") and said in line(page, key), key
+                assert not said.startswith(("Requires", "Accepts")), key  # "Conv needs requires"
     parted = [rule for together in partition_rules.PARTITION_RULES for rule in together]
     tflite = (*FIRST, *tflite_conditions.EVERY, *BY_ROLES, *AFTER_ROW)
     every = (TFLITE, tflite), (ONNX, (*FIRST, *onnx_conditions.EVERY))

@@ -65,7 +65,10 @@ def needs(
 ) -> Condition:
     """Returns a condition that holds where `met` is true for a Builder. `page` says on the page of
     operators what a node needs. Refusals have the type `kind`, the code `code`, and `sentence` with
-    the operator in place of {0} (default: a sentence made of `page`)."""
+    the operator in place of {0} (default: a sentence made of `page`). Raises ValueError for a page
+    that begins with a verb, which the sentence would repeat."""
+    if page.startswith(("Requires", "Accepts")):
+        raise ValueError(f"The page says what a node needs without a verb, not: {page}")
     lack = "{0} with " + page[3:-1] + " is not supported."
     plain = lack if page.startswith("No ") else "{0} needs " + page[0].lower() + page[1:]
 
