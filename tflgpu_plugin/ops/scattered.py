@@ -1,5 +1,5 @@
-"""What the ops that write elements at indices mean, in numpy. Where hosts may differ from it (two
-updates of one element, reductions), the functions raise ValueError."""
+"""Meanings in numpy of the ops that write elements at indices. Where hosts may differ from numpy
+(two updates of one element, reductions), the functions raise ValueError."""
 
 from __future__ import annotations
 
