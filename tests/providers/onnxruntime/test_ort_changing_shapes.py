@@ -14,7 +14,7 @@ from tests.support.onnx_models import compare, cpu, model, node, session, values
 from tests.support.traced import traced
 
 pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.adapter
 
 
@@ -105,6 +105,25 @@ def test_extents_with_one_replaced() -> None:
         compare(ours, theirs, {"x": values(n, m, 3), "p": places, "u": values(n, k, 3) + 4})
     assert {found.where for found in tflgpu_plugin.report(ours).nodes} == {"gpu"}
     assert _on_the_gpu(ours)
+
+
+def test_normalizations_of_nothing_on_the_kernels_of_onnxruntime() -> None:
+    """InstanceNormalization of the host reads the first element even where there is none, and the
+    tensor may have no address."""
+    nodes = [
+        node("Reshape", ["x", "groups"], ["r"]), node("Shape", ["x"], ["all"]),
+        node("InstanceNormalization", ["r", "s", "b"], ["i"]), node("Reshape", ["i", "all"], ["j"]),
+        node("Conv", ["j", "w"], ["y"], pads=[1, 1, 1, 1]),
+    ]  # fmt: skip
+    held = {"groups": np.array([0, 2, -1]), "s": values(2), "b": values(2), "w": values(2, 4, 3, 3)}
+    ours = session(model(nodes, {"x": ("n", 4, "h", "w")}, {"y": None}, held))
+    assert {found.where for found in tflgpu_plugin.report(ours).nodes} == {"gpu"}
+    rows = onnxruntime.OrtValue.ortvalue_from_shape_and_type([2, 4, 0, 6], np.float32)
+    assert not rows.data_ptr()
+    for _ in range(2):
+        with pytest.raises(Exception, match="Conv"):
+            ours.run_with_ort_values(["y"], {"x": rows})
+    assert ours.run(None, {"x": values(2, 4, 5, 6)})[0].shape == (2, 2, 5, 6)
 
 
 def test_sizes_of_resize_that_follow_from_the_shape() -> None:

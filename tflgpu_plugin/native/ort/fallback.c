@@ -117,6 +117,10 @@ static int give(const tgi_compute *compute, tgo_context *context, size_t i, tgo_
   return tgi_tensor_copy(to, from, bytes, err);
 }
 
+/* Where tensors without elements are, some of which have no address: kernels of the host, such as that of
+ * InstanceNormalization, read the first element even so. */
+static double nothing[2];
+
 /* Returns a tensor on the CPU over the bytes of an input of the node. */
 static tgo_value *on_cpu(const tgi_compute *compute, const tgo_memory *cpu, tgo_context *context, size_t i, tg_error *err) {
   const tgo_api *api = compute->api;
@@ -130,7 +134,7 @@ static tgo_value *on_cpu(const tgi_compute *compute, const tgo_memory *cpu, tgo_
   if (!value) return tgi_none(err, "Input \"%s\" is absent.", compute->names.inputs[i]);
   if (tgi_take_status(api, api->get_kind_and_dims(value, &kind, &dims, &rank), err) ||
       tgi_get_data(compute->factory, value, &bytes, &data, err) || tgi_tensor_read(data, bytes, err) ||
-      tgi_take_status(api, api->create_tensor(cpu, data, bytes, dims, rank, kind, &made), err))
+      tgi_take_status(api, api->create_tensor(cpu, bytes ? data : nothing, bytes, dims, rank, kind, &made), err))
     return NULL;
   return made;
 }
