@@ -212,9 +212,10 @@ def _gelu(w: Writer, x: str) -> str:
     return str(w.op("Mul", half, one))
 
 
-def grouped(size: Size, bits: int = 32) -> bytes:
+def grouped(size: Size, bits: int = 32, apart: bool = False) -> bytes:
     """Returns a model with the inputs and outputs of `gpt`; its cache has half the heads and may be
-    longer than the tokens in it. Its weights have 32 bits, or 4 in blocks of 32."""
+    longer than the tokens in it. Its weights have 32 bits, or 4 in blocks of 32. Queries, keys and
+    values are one product, or three that are `apart`."""
     w = Writer()
     product = _product if bits == 32 else _product_4
     table = w.weights(size.words, size.width) * np.float32(size.words**0.5)
@@ -224,11 +225,13 @@ def grouped(size: Size, bits: int = 32) -> bytes:
     total = w.op("Cast", w.extent("attention_mask", 1), to=I32)
     rotation = _rotation(size)
     for layer in range(size.layers):
-        y, packed = _root_mean(w, size, x), (size.heads // 2 * 2 + size.heads) * size.head
-        y = product(w, y, size.width, packed)
+        y, few = _root_mean(w, size, x), size.heads // 2 * size.head
+        widths = (size.heads * size.head, few, few)
+        made = [product(w, y, size.width, n) for n in (widths if apart else (sum(widths),))]
         inner = f"attention_{layer}", *presents(layer + 1)[-2:]
         cache = pasts(layer + 1)[-2:]
-        w.op("GroupQueryAttention", y, "", "", *cache, ends, total, *rotation, out=inner,
+        given = made if apart else (*made, "", "")
+        w.op("GroupQueryAttention", *given, *cache, ends, total, *rotation, out=inner,
              domain=MICROSOFT, num_heads=size.heads, kv_num_heads=size.heads // 2,
              do_rotary=1)  # fmt: skip
         x = w.op("Add", x, product(w, inner[0], size.width, size.width))

@@ -134,3 +134,38 @@ def test_a_row_that_is_flattened_first_stays() -> None:
             for _ in range(2)]  # fmt: skip
     graph = n.graph(*(n.same("relu", y) for y in made))
     assert join_dense(graph) == graph
+
+
+def blocks(
+    n: Attending, x: int, width: int, bits: int = 4, block: int = 32, zeros: bool = False
+) -> int:
+    """Adds a layer whose weights are stored in blocks."""
+    inputs, rng = n.tensors[x].shape[-1], np.random.default_rng(width + bits)
+    count = -(-inputs // block)
+    words = rng.integers(-(2**31), 2**31, (width, count, block * bits // 32), np.int32)
+    points = n.constant(rng.integers(0, 1 << bits, (width, count)).astype("f4")) if zeros else None
+    return n.run("matmul_blocks", x, n.constant(words, "i32"), n.drawn(width, count), points,
+                 shape=(*n.tensors[x].shape[:-1], width), bits=bits, block=block)  # fmt: skip
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("rows", [1, ROWS])
+def test_layers_with_weights_in_blocks(zeros: bool, rows: int) -> None:
+    n = Attending()
+    x = n.input((1, rows, 70))
+    parts = [blocks(n, x, width, zeros=zeros) for width in (16, 8, 8)]
+    parts[1] = n.same("add", parts[1], n.drawn(8))
+    y = n.run("attention", *parts, None, shape=(1, rows, 16), heads=2, kv_heads=1, scale=0.5)
+    assert joined(n.graph(y)) == [
+        "matmul_blocks", "add", "view", "view", "view", "attention",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", [{"bits": 8}, {"block": 16}, {"zeros": True}])
+def test_blocks_of_several_kinds_stay(other: dict[str, int]) -> None:
+    n = Attending()
+    x = n.input((1, ROWS, 64))
+    q, k = blocks(n, x, 8), blocks(n, x, 8, **other)
+    v = n.layer(x)
+    graph = n.graph(n.attention(q, k, v))
+    assert join_dense(graph) == graph

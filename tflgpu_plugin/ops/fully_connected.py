@@ -206,7 +206,7 @@ PRODUCTS: tuple[Form[Rows], ...] = (
 ATTRIBUTES = "activation keep_num_dims rounds_once"
 OPS = (
     Op("fully_connected", _refuse, _shapes, Forms(Rows.of, PRODUCTS), "accumulate", work=work,
-       kind="product", operands="xx?", decompose=_decompose, fuses=True,
+       kind="product", operands="xx?", decompose=_decompose, fuses=True, output_rows=(1,),
        weights=Weights(flattens=True),
        short=wide_total.layers(0), accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

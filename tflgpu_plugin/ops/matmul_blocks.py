@@ -274,5 +274,5 @@ ATTRIBUTES = "bits! block!"
 OPS = (
     Op("matmul_blocks", refuse, shapes, FORMS, "accumulate", types=("f32", "i32"), work=_work,
        kind="product", fuses=True, decompose=decompose,
-       operands="xxx?", accumulates=False),
+       operands="xxx?", output_rows=(1, 2, 3), accumulates=False),
 )  # fmt: skip

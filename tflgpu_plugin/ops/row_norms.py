@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.lowering import Access, Launch, Lowering, Source
 
 # Multiply-adds of a product up to which the work that is added takes less time than a launch: it is
 # a fifth of the product on software adapters, and on GPUs a tenth where memory does not hide it.
-MOST_WORK, MOST_WORK_OF_GPUS = 1 << 17, 1 << 22
+MOST_WORK, MOST_WORK_OF_GPUS = 1 << 17, 1 << 23
 
 
 @dataclass(frozen=True)

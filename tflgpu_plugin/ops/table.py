@@ -154,6 +154,7 @@ class Op:
     empty: only by its `views`. `keeps`: results are elements of the "first" input or of "any"
     input, or zero; empty: they are computed. `same_quantization`: hosts compute on stored numbers,
     so inputs and results must have one quantization (as with `keeps`). `rounding`: see there.
+    `output_rows`: positions of the constants of a dense layer that have a row for each output.
     `affine`: the second operand is a term, subtrahend, factor or divisor of the first.
     `quantize(graph, node, levels)` returns the node that computes a result with these levels from
     stored numbers as hosts do (None: there is none). `short`: see there. `stored`: it computes with
@@ -199,6 +200,7 @@ class Op:
     keeps: str = ""
     same_quantization: bool = False
     rounding: Rounding | None = None
+    output_rows: tuple[int, ...] = ()
     affine: str = ""
     quantize: Callable[[Graph, Node, Levels], Node | None] | None = None
     short: Short | None = None

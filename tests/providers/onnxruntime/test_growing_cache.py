@@ -30,6 +30,7 @@ HALVES = {
     "attended": decoders.attended,
     "scattered": decoders.scattered,
 }
+APART = partial(decoders.grouped, bits=4, apart=True)
 SIDES = {"cpu": Side, "gpu": BoundSide}
 
 
@@ -44,7 +45,14 @@ def test_200_tokens(where: str) -> None:
 
 # The launches of the plan of any length, with alternatives for one token and for several.
 @pytest.mark.parametrize(
-    ("write", "heads", "most"), [(decoders.gpt, 4, 8), (decoders.grouped, 2, 10)]
+    ("write", "heads", "most"),
+    [
+        (decoders.gpt, 4, 8),
+        (decoders.grouped, 2, 10),
+        (partial(decoders.grouped, apart=True), 2, 10),
+        (partial(decoders.grouped, bits=4), 2, 15),
+        (APART, 2, 15),
+    ],
 )
 def test_launches_that_a_layer_adds(write: Any, heads: int, most: int) -> None:
     """A launch that is added for each layer costs each token more than its work."""
@@ -57,6 +65,16 @@ def test_launches_that_a_layer_adds(write: Any, heads: int, most: int) -> None:
         (partition,) = tflgpu_plugin.report(both.ours.session).partitions
         counts.append(partition.dispatches)
     assert counts[1] - counts[0] <= most
+
+
+@pytest.mark.parametrize(("batch", "lengths"), [(1, (5, 1, 1, 3, 1)), (2, (1, 1, 1))])
+def test_products_that_are_joined(batch: int, lengths: tuple[int, ...]) -> None:
+    """Three products of blocks are one for a single text, at every length."""
+    both = pair(APART, GROUPED)
+    both.begin(batch, decoders.empty(GROUPED, batch, BUFFER, GROUPED.heads // 2))
+    for tokens in lengths:
+        both.step(tokens)
+    both.assert_on_gpu()
 
 
 @pytest.mark.parametrize("where", SIDES)
