@@ -32,7 +32,7 @@ from tflgpu_plugin.ir import NUMPY_NAMES
 
 FRONTENDS = (hosts.COMPILED, "ai-edge-litert")
 BATCH = 5e-4  # seconds, at least one run
-LEAST = 10  # rounds
+MIN_ROUNDS = 10  # rounds
 Work = Callable[[], object]
 
 
@@ -103,7 +103,7 @@ def in_turns(works: Sequence[Work], length: float) -> Any:
     rounds: list[list[float]] = []
     order = list(range(len(works)))
     end = time.perf_counter() + length
-    while time.perf_counter() < end or len(rounds) < LEAST:
+    while time.perf_counter() < end or len(rounds) < MIN_ROUNDS:
         runs = max(1, int(BATCH / quickest))
         times = [0.0] * len(works)
         for way in order:

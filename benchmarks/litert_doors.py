@@ -32,7 +32,7 @@ from tflgpu_plugin.harness import compare, hosts
 CLASSIC, COMPILED, CLOSED, CPU = "Interpreter", "CompiledModel", "LiteRT's own", "CPU"
 WAYS = (CLASSIC, COMPILED, CLOSED)
 BATCH = 2e-2  # seconds, at least one run
-LEAST = 5  # batches of each way
+MIN_BATCHES = 5  # batches of each way
 
 
 # ---- one way, in its own process -----------------------------------------------------------------
@@ -171,7 +171,7 @@ def opened_all(
 
 def in_turns(workers: Sequence[Worker], length: float) -> None:
     end, rounds = time.perf_counter() + length, 0
-    while time.perf_counter() < end or rounds < LEAST:
+    while time.perf_counter() < end or rounds < MIN_BATCHES:
         for worker in workers:
             worker.run()
         rounds += 1

@@ -23,7 +23,7 @@ from benchmarks import peers, tables
 from benchmarks.engine import ROOT, Engine, Unavailable, Worker
 
 SIZES = ("tiny", "published")
-LEAST, MOST = 5, 40  # turns of each engine
+MIN_TURNS, MAX_TURNS = 5, 40  # turns of each engine
 HEAD = ("network", "ours ms", "WebGPU ms", "ratio", "CPU ms", "our error", "WebGPU's error",
         "its nodes on the GPU")  # fmt: skip
 
@@ -63,8 +63,8 @@ def measure(model: Path, folder: Path, seconds: float) -> Row:
                for kind, command in commands.items()}  # fmt: skip
     try:
         end = time.monotonic() + seconds
-        for turn in range(MOST):
-            if turn >= LEAST and time.monotonic() > end:
+        for turn in range(MAX_TURNS):
+            if turn >= MIN_TURNS and time.monotonic() > end:
                 break
             for worker in workers.values():
                 worker.run(1)

@@ -6,7 +6,7 @@ The test suite runs each 8-bit twin of a float32 case at one scale. Errors in re
 and in the rounding of ties show only at some scales, so this command draws others. It prints the
 differences for each operator. The exit status is 1 if no model ran, if a value differs by more than
 one level, if one of an operator that is not in `INEXACT` differs, or if more values differ than
-docs/conformance.md says: `MOST` of one operator, `MOST_OF_ALL` of a run of every operator.
+docs/conformance.md says: `MAX_RATE` of one operator, `MAX_TOTAL_RATE` of a run of every operator.
 
 `BEYOND` is skipped: the reference SOFTMAX shifts by 32 bits or more, or aborts, where more than 255
 inputs are nearly equal."""
@@ -41,7 +41,7 @@ INEXACT = (
     "FULLY_CONNECTED",
     "BATCH_MATMUL",
 )
-MOST, MOST_OF_ALL = Fraction(1, 198_147), Fraction(10, 60_000_000)
+MAX_RATE, MAX_TOTAL_RATE = Fraction(1, 198_147), Fraction(10, 60_000_000)
 NONE = Fraction(0)
 BEYOND = ("SOFTMAX", "channels_1023_quads_256")
 
@@ -73,7 +73,7 @@ class Count:
 
 def wrong(counts: Mapping[str, Count]) -> list[str]:
     """Returns the operators for which too many values differ."""
-    return [op for op, count in counts.items() if not count.ok(MOST if op in INEXACT else NONE)]
+    return [op for op, count in counts.items() if not count.ok(MAX_RATE if op in INEXACT else NONE)]
 
 
 def rescaled(case: Case, chance: np.random.Generator) -> Case:
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *(sum(column) for column in zip(*map(Count.numbers, counts.values()), strict=True))
     )
     print(f"{given.host}: {every.models:,} models, {every.values:,} values, {every.off:,} differ")
-    enough = every.models and (chosen or every.ok(MOST_OF_ALL))
+    enough = every.models and (chosen or every.ok(MAX_TOTAL_RATE))
     return 0 if enough and not failed else 1
 
 

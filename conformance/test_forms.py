@@ -24,7 +24,7 @@ from tflgpu_plugin.ir.quirks import Quirk
 from tflgpu_plugin.runtime import adapter
 
 AnyCase = Case | NodeCase
-MOST = 1 << 16  # elements of a case
+MAX_ELEMENTS = 1 << 16  # elements of a case
 REPLACED = 3  # other forms of each that are tried
 REASON = "The form goes wrong on this driver, see issue 1."
 # `normalize_sums` needs a product in front, as in tests/ops/test_summed_rows.py, which refuses it.
@@ -50,7 +50,7 @@ def cases_of(family: str) -> tuple[AnyCase, ...]:
     running = [case for case in every if not case.refused]
     return tuple(
         case for case in running
-        if sum(prod(t.shape) for t in graph_of(case).tensors.values()) < MOST
+        if sum(prod(t.shape) for t in graph_of(case).tensors.values()) < MAX_ELEMENTS
     )  # fmt: skip
 
 

@@ -18,21 +18,21 @@ from conformance.random import mixed
 from conformance.random.tflite import GROUPS, Chance
 
 pytestmark = pytest.mark.adapter
-DRAWS, LEAST = 24, 0.9
-MIXED, LEAST_MIXED = 48, 0.4  # seeds of a group; different quantizations are mostly refused
+DRAWS, MIN_SUPPORTED = 24, 0.9
+MIXED, MIN_SUPPORTED_MIXED = 48, 0.4  # seeds of a group; different quantizations are mostly refused
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g.__name__)
 def test_draws(group: Any, host_name: str, options: Mapping[str, Any], book: Book) -> None:
     cases = [replace(group(Chance(seed)), name=f"draw {seed}") for seed in range(DRAWS)]
-    _agree(cases, LEAST, group.__name__, host_name, options, book)
+    _agree(cases, MIN_SUPPORTED, group.__name__, host_name, options, book)
 
 
 @pytest.mark.parametrize("group", range(4))
 def test_mixed(group: int, host_name: str, options: Mapping[str, Any], book: Book) -> None:
     """Operators that move elements, over tensors of several quantizations."""
     cases = [mixed.build(group * MIXED + seed) for seed in range(MIXED)]
-    _agree(cases, LEAST_MIXED, f"mixed {group}", host_name, options, book)
+    _agree(cases, MIN_SUPPORTED_MIXED, f"mixed {group}", host_name, options, book)
 
 
 def _agree(

@@ -28,7 +28,7 @@ SAMPLED = (
     "as on Apple",
     "with weights in memory",
 )
-CODES, MOST = 8, 1 << 18  # kernels of a family in the sample, elements of a case
+CODES, MAX_ELEMENTS = 8, 1 << 18  # kernels of a family in the sample, elements of a case
 PLANES = {"winograd_planes": "always", "winograd_rows": "never"}
 ALONG_ROWS = {"winograd_rows": "always", "winograd_planes": "never"}
 DIRECT = {"winograd_planes": "never", "winograd_rows": "never"}  # no Winograd
@@ -104,7 +104,7 @@ def _sample(family: str, targets: Mapping[str, Target]) -> list[tuple[Case, list
     longest: dict[tuple[str, ...], tuple[int, Case, str]] = {}
     for case in check.family_cases(family):
         graph = None if case.refused else direct.graph(case)
-        if graph is None or not MOST > sum(prod(t.shape) for t in graph.tensors.values()):
+        if graph is None or not MAX_ELEMENTS > sum(prod(t.shape) for t in graph.tensors.values()):
             continue
         (node,) = graph.nodes
         work = (ops.rows()[node.op].work or _elements)(graph, node)

@@ -17,7 +17,7 @@ from PIL import Image
 
 import tflgpu_plugin
 
-LEAST, OVERLAP = 0.25, 0.45
+MIN_SCORE, OVERLAP = 0.25, 0.45
 
 
 def boxes(session: Any, picture: Any) -> list[tuple[int, float, list[float]]]:
@@ -34,7 +34,7 @@ def boxes(session: Any, picture: Any) -> list[tuple[int, float, list[float]]]:
     kept = list[int]()
     for k in np.argsort(-best):
         rivals = [j for j in kept if scores[j].argmax() == scores[k].argmax()]
-        if best[k] >= LEAST and all(shared(corners[k], corners[j]) < OVERLAP for j in rivals):
+        if best[k] >= MIN_SCORE and all(shared(corners[k], corners[j]) < OVERLAP for j in rivals):
             kept.append(int(k))
     return [(int(scores[k].argmax()), float(best[k]), [*(corners[k] / scale)]) for k in kept]
 

@@ -21,8 +21,8 @@ from typing import ClassVar
 
 from benchmarks.compiled.rounds import Loop
 
-LOADS, MOST_LOADED = ("load", "vector load", "scalar"), 16  # kinds; bytes of a lane
-MOST_CHOICES, NEAR = 5000, 0.3  # of loops; of a logarithm of multiply-adds
+LOADS, MAX_LOADED = ("load", "vector load", "scalar"), 16  # kinds; bytes of a lane
+MAX_CHOICES, NEAR = 5000, 0.3  # of loops; of a logarithm of multiply-adds
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def cost(
     of_group = ceil(threads / made.lanes)
     per_unit = ceil(groups / gpu.units) * of_group
     work = Work(runs, groups * of_group, per_unit, ceil(per_unit / gpu.schedulers))
-    read = min(constants, work.waves * _loads(made, work) * made.lanes * MOST_LOADED)
+    read = min(constants, work.waves * _loads(made, work) * made.lanes * MAX_LOADED)
     cycles = gpu.cycles(made, work) | {"DRAM": read / gpu.dram * gpu.ghz}
     bound = max(cycles, key=lambda name: cycles[name])
     counted = all(each.kind != "uncounted" for block in made.blocks for each in block)
@@ -225,7 +225,7 @@ def _fitting(made: Code, loops: Sequence[Loop], products: int) -> tuple[list[int
 
     found = []
     for of_block in (fused, [a + b for a, b in zip(fused, loose, strict=True)]):
-        chosen = islice(combinations(pool, len(depths)), MOST_CHOICES)
+        chosen = islice(combinations(pool, len(depths)), MAX_CHOICES)
         best = min(chosen, key=lambda each: off(each, of_block))
         found.append((off(best, of_block), [loop.rounds for loop in best], of_block))
     away, rounds, of_block = min(found, key=lambda each: each[0])

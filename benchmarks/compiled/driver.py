@@ -20,7 +20,7 @@ from benchmarks.compiled.gpus import model
 from benchmarks.engine import ROOT, Unavailable
 from tflgpu_plugin.ir import Pipeline
 
-MOST_SECONDS = 1200  # for all kernels; minutes on two busy cores
+MAX_SECONDS = 1200  # for all kernels; minutes on two busy cores
 Told = tuple[dict[str, int], str]  # the compiler's numbers, and the assembly
 
 
@@ -34,7 +34,7 @@ def compiled(pipelines: Sequence[Pipeline], gpu: str) -> list[Code | str]:
         done = subprocess.run(
             command(gpu, worker), cwd=ROOT, text=True,
             env=environment(gpu, folder) | {"NULL_DEVICE_OUT": str(last)},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MOST_SECONDS,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MAX_SECONDS,
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"compiling for {gpu} failed:\n{done.stdout}")

@@ -22,7 +22,7 @@ from benchmarks.networks import NETWORKS
 from benchmarks.to_ncnn import to_ncnn
 from benchmarks.to_onnx import to_onnx
 
-MOST_SECONDS = 300
+MAX_SECONDS = 300
 
 
 def ncnn(name: str, gpu: str, half: bool) -> Estimate:
@@ -69,7 +69,7 @@ def _traced(worker: list[str], folder: Path, gpu: str) -> Estimate:
     variables = environment(gpu, folder / "device") | {"NULL_DEVICE_TRACE": str(folder)}
     done = subprocess.run(
         command(gpu, worker), cwd=ROOT, env=variables, text=True, capture_output=True,
-        timeout=MOST_SECONDS,
+        timeout=MAX_SECONDS,
     )  # fmt: skip
     if done.returncode:
         last = (done.stderr.strip() or f"status {done.returncode}").splitlines()[-1]

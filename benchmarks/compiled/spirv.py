@@ -33,7 +33,7 @@ GROUP_COUNT, GROUP_SIZE, GROUP, THREAD, GLOBAL, INDEX = 24, 25, 26, 27, 28, 29  
 LANES, SUBGROUPS, SUBGROUP, LANE = 36, 38, 40, 41
 MATRIX_PRODUCT = 4459  # OpCooperativeMatrixMulAddKHR
 EXECUTION_MODE_ID = 331
-MOST_STEPS = 5_000_000
+MAX_STEPS = 5_000_000
 
 
 FMA = 50  # of GLSL.std.450
@@ -267,7 +267,7 @@ class _Run:
     ) -> tuple[int, list[int]]:  # fmt: skip
         """Runs the block and returns the instruction that ends it."""
         self.steps += len(block)
-        if self.steps > MOST_STEPS:
+        if self.steps > MAX_STEPS:
             raise RuntimeError("the shader does not end")
         for code, given in block:
             if code in ENDS:

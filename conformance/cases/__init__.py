@@ -108,15 +108,15 @@ def in_8_bits(
                    output_type=dtype, output_quantization=result)  # fmt: skip
 
 
-LEAST, MOST = -(2**31), 2**31  # of int32; the second one is outside
+MIN_INT32, ABOVE_INT32 = -(2**31), 2**31  # of int32; the second one is outside
 
 
 def integers(
     cases: Iterable[Case],
     types: Mapping[str, str],
     names: Collection[str] = (),
-    low: int = LEAST,
-    high: int = MOST,
+    low: int = MIN_INT32,
+    high: int = ABOVE_INT32,
 ) -> list[Case]:
     """Returns the cases with these names (none: all cases) with integers from `low` to `high`: what
     is float32 in them becomes int32 or int64, as `types` says for each host operator."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.cases import LEAST, MOST, Case, Input, constant, integers, seeded
+from conformance.cases import ABOVE_INT32, MIN_INT32, Case, Input, constant, integers, seeded
 from conformance.node_cases import NodeCase
 
 Shape = tuple[int, ...]
@@ -168,7 +168,10 @@ def compared_large(op: str, dtype: str) -> Case:
 
 def shifted(name: str, first: Shape, second: Shape) -> Case:
     """Returns a shift by amounts inside int32 and outside."""
-    given = (Input(first, "i32", low=LEAST, high=MOST), Input(second, "i32", low=-5, high=40))
+    given = (
+        Input(first, "i32", low=MIN_INT32, high=ABOVE_INT32),
+        Input(second, "i32", low=-5, high=40),
+    )
     return Case(name, "RIGHT_SHIFT", 1, given, output_type="i32")
 
 
@@ -313,7 +316,7 @@ CASES += [
     *integers(QUOTIENTS, {"DIV": "i32", "FLOOR_DIV": "i32", "FLOOR_MOD": BOTH}),
     *[powered_whole(f"{name}_i32", *SPREADS[name], -6, 7, 11) for name in [*SPREADS][2:]],
     powered_whole("cubes_i32", (3, 500), (500,), -1290, 1291, 3),
-    powered_whole("ones_i32", (3, 7, 5), (7, 1), -1, 2, MOST - 1),
+    powered_whole("ones_i32", (3, 7, 5), (7, 1), -1, 2, ABOVE_INT32 - 1),
     *integers(spreads("BITWISE_XOR", SPREADS), {"BITWISE_XOR": "i32"}),
     *[shifted(name, *SPREADS[name]) for name in SPREADS if name in WHOLE_SPREADS],
     *integers(CASES, dict.fromkeys(COMPARED, BOTH), WHOLE_SPREADS, -3, 3),
@@ -397,13 +400,13 @@ NODES = [
     NodeCase("sums", "checked", (Input((2, 3), "i64", low=-7, high=-6), Input((2, 3), low=-7,
              high=-7)), output_type="i64"),
     *(
-        NodeCase(f"whole_{dtype}", op, (Input((2, 3, 5, 5), dtype, low=LEAST, high=MOST),
+        NodeCase(f"whole_{dtype}", op, (Input((2, 3, 5, 5), dtype, low=MIN_INT32, high=ABOVE_INT32),
                  constant(QUOTIENTS_OF, dtype)), output_type=dtype)
         for op in ("floor_div", "floor_mod", "fmod", "bitwise_and", "bitwise_or", "bitwise_xor")
         for dtype in ("i32", "i64")
     ),
     *(
-        NodeCase(name, "left_shift", (Input(first, "i32", low=LEAST, high=MOST),
+        NodeCase(name, "left_shift", (Input(first, "i32", low=MIN_INT32, high=ABOVE_INT32),
                  Input(second, "i32", low=-5, high=40)), output_type="i32")
         for name, (first, second) in SPREADS.items() if name in ("channel", "both_ways")
     ),

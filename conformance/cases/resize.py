@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from conformance.cases import LEAST, MOST, Case, Input, constant
+from conformance.cases import ABOVE_INT32, MIN_INT32, Case, Input, constant
 from conformance.node_cases import NodeCase
 from tflgpu_plugin.ops.resize import COORDINATES, MODES, ROUNDINGS
 
@@ -126,7 +126,8 @@ NODES = [
     node("width_only", (1, 6, 7, 4), (6, 15), mode="linear"),
     *(replace(node(f"whole_{rule}_{how}_{dtype}", (2, 5, 7, 5), (9, 4), nearest=how,
                    coordinates=rule), output_type=dtype,
-              inputs=(Input((2, 5, 7, 5), dtype, low=LEAST, high=MOST), constant((9, 4), "i32")))
+              inputs=(Input((2, 5, 7, 5), dtype, low=MIN_INT32, high=ABOVE_INT32),
+                      constant((9, 4), "i32")))
       for rule in ("half_pixel", "asymmetric") for how in ROUNDINGS for dtype in ("i32", "i64")),
     NodeCase("whole_linear", "resize", (Input((1, 4, 4, 3), "i32"), constant((8, 8), "i32")),
              {"mode": "linear"}, output_type="i32", refused=True),

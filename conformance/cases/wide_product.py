@@ -6,10 +6,10 @@ from __future__ import annotations
 from conformance.cases import Case, Input
 from conformance.node_cases import NodeCase
 
-MOST = 2.0**15
+TWO_TO_15 = 2.0**15
 
 
-def case(name: str, shape: tuple[int, ...], factor: int, right: int, reach: float = MOST,
+def case(name: str, shape: tuple[int, ...], factor: int, right: int, reach: float = TWO_TO_15,
          refused: bool = False) -> NodeCase:  # fmt: skip
     given = Input(shape, "i32", low=-reach, high=reach, step=1.0)
     attributes = {"numbers": (float(factor), float(right))}

@@ -12,7 +12,7 @@ from conformance.cases import Input, constant
 from conformance.node_cases import NodeCase
 from tflgpu_plugin.ops.wide_total import in_float64, reduced
 
-LEAST, MOST = -(2.0**15), 2.0**15 - 1
+MIN_INT16, MAX_INT16 = -(2.0**15), 2.0**15 - 1
 LARGEST = 2**24 - 1  # of a sum
 
 
@@ -33,7 +33,7 @@ def total(name: str, shape: tuple[int, ...], factor: float, *, bits: int = 8, aw
     rows = np.stack(
         [biases & 0xFFFFFFFF, biases >> 32, numbers & 0xFFFFFFFF, numbers >> 32, powers]
     )
-    attributes: dict[str, Any] = {"bits": bits, "numbers": (scale, LEAST, MOST)}
+    attributes: dict[str, Any] = {"bits": bits, "numbers": (scale, MIN_INT16, MAX_INT16)}
     attributes |= {"away": True} if away else {}
     attributes |= {"places": places} if places else {}
     count = len(places) or 16 // bits
@@ -45,7 +45,7 @@ def total(name: str, shape: tuple[int, ...], factor: float, *, bits: int = 8, aw
 def digit(name: str, before: int, bits: int, scale: float = 1.0) -> NodeCase:
     scale = float(np.float32(scale))
     numbers = (scale, float(before), float(bits), float(before + bits == 16))
-    given = Input((3, 5, 700), low=LEAST * scale, high=(MOST + 1) * scale, step=scale)
+    given = Input((3, 5, 700), low=MIN_INT16 * scale, high=(MAX_INT16 + 1) * scale, step=scale)
     return NodeCase(name, "digit", (given,), {"numbers": numbers})
 
 

@@ -23,7 +23,7 @@ Pass = Callable[[Graph], Graph]
 
 # Constants that passes work out are float32. Of an output's largest magnitude, and times what it
 # moves by when its inputs are off by one rounding.
-CLOSE, MOVED, LEAST = 2e-5, 32.0, 1e-30
+CLOSE, MOVED, FLOOR = 2e-5, 32.0, 1e-30
 TRIALS = 2  # of inputs that are off
 # Factors of quantized steps have 15 bits at least: of a level. Where limits are levels, too, they
 # may differ by what rounding brings about, and are compared with it: a share, by so many levels.
@@ -198,7 +198,7 @@ class _Answers:
         """Returns the least tolerance of an output."""
         value = self.of(self.graph)[tensor]
         finite = np.abs(value[np.isfinite(value)]) if value.dtype.kind in "fc" else np.zeros(0)
-        return float(CLOSE * finite.max(initial=0.0) + STEP * _step(self.graph, tensor) + LEAST)
+        return float(CLOSE * finite.max(initial=0.0) + STEP * _step(self.graph, tensor) + FLOOR)
 
     def limit(self, tensor: int) -> float:
         """Returns the tolerance of an output, from how far its values move."""

@@ -16,7 +16,7 @@ from tflgpu_plugin.ir import Quantization
 
 CONV = {"padding": "SAME", "strideW": 1, "strideH": 1, "dilationWFactor": 1, "dilationHFactor": 1}
 QUANTIZATION = Quantization((0.0137,), (3,))  # no tie of what is fed falls between two of its steps
-MOST_STEPS = 5
+MAX_STEPS = 5
 ADD = ("AddOptions", {"fusedActivationFunction": "NONE"})
 MUL = ("MulOptions", {"fusedActivationFunction": "NONE"})
 
@@ -145,7 +145,7 @@ class Builder:
             self.real, self.quantized, self.turned, self.folded, self.packed, self.summed,
             self.computed,
         ]  # fmt: skip
-        for _ in range(int(self.random.integers(MOST_STEPS))):
+        for _ in range(int(self.random.integers(MAX_STEPS))):
             made = self.choose(*steps)(made)
         return self.real(made).tensor
 

@@ -11,7 +11,7 @@ import numpy as np
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT
 
-LEAST, MOST = -(1 << 15), (1 << 15) - 1
+MIN_INT16, MAX_INT16 = -(1 << 15), (1 << 15) - 1
 DECAYS = (25520, 19875, 12055, 4435, 600, 11, 0)  # exp(-1/4), exp(-1/2), exp(-1), ...
 
 
@@ -27,7 +27,7 @@ def high(a: Array, b: Any, bits: int = 15) -> Array:
 
 
 def cut(x: Array) -> Array:
-    return np.asarray(np.clip(x, LEAST, MOST))
+    return np.asarray(np.clip(x, MIN_INT16, MAX_INT16))
 
 
 def multiplied(x: Array, by: Any) -> Array:
@@ -47,12 +47,12 @@ def exponential(a: Array, bits: int) -> Array:
     for k, decay in enumerate(DECAYS):
         found = np.where((rest - a) & (quarter << k), high(found, decay), found)
     found = np.where(a < -(32 << (15 - bits)), 0, found)
-    return np.where(a == 0, MOST, found)
+    return np.where(a == 0, MAX_INT16, found)
 
 
 def inverse(x: Array) -> Array:
     """Returns 2 / (1 + x) with 13 fractional bits."""
-    half = (x + MOST + 1) >> 1
+    half = (x + MAX_INT16 + 1) >> 1
     found = 23130 + high(half, -15420)
     for _ in range(3):
         found = found + cut(high(found, 8192 - high(half, found)) << 2)
@@ -61,7 +61,7 @@ def inverse(x: Array) -> Array:
 
 def logistic(a: Array, bits: int = 3) -> Array:
     found = cut(inverse(exponential(-np.abs(a), bits)) << 1)
-    return np.where(a == 0, 1 << 14, np.where(a > 0, found, MOST - found))
+    return np.where(a == 0, 1 << 14, np.where(a > 0, found, MAX_INT16 - found))
 
 
 def tanh(a: Array, bits: int = 3) -> Array:

@@ -16,8 +16,8 @@ REDUCED: dict[str, Callable[[Any, Any], Any]] = {
     "min": min,
     "max": max,
 }
-MOST = float(np.finfo(np.float32).max)
-FIRST: dict[str, float] = {"add": 0, "mul": 1, "min": MOST, "max": -MOST}
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
+FIRST: dict[str, float] = {"add": 0, "mul": 1, "min": MAX_FLOAT32, "max": -MAX_FLOAT32}
 
 
 def _elements(x: Array, indices: Array, updates: Array, axis: int, reduction: str,

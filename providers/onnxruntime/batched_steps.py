@@ -13,9 +13,9 @@ import numpy as np
 from tflgpu_plugin.ir import Array, integer
 from tflgpu_plugin.providers import Builder, HostModel, HostNode, Unsupported, not_unrolled
 
-MOST_NODES = 256  # of a body
-MOST_KNOWN = 64  # elements of values that are computed before a run
-MOST_COUNTED = 1 << 30  # number from which a loop counts; there are not as many steps
+MAX_NODES = 256  # of a body
+MAX_KNOWN = 64  # elements of values that are computed before a run
+MAX_COUNTED = 1 << 30  # number from which a loop counts; there are not as many steps
 COUNTS = ("i32", "i64")
 TYPES = ("f32", *COUNTS, "bool")  # of a body's constants
 
@@ -145,8 +145,8 @@ class Batch:
     def walk(self, body: HostModel, wanted: Sequence[str], scope: Scope) -> list[Value]:
         """Returns the values `wanted` of a graph whose inputs and outer values are in `scope`.
         Raises Unsupported."""
-        if len(body.nodes) > MOST_NODES:
-            raise not_unrolled(f"its body has more than {MOST_NODES} nodes")
+        if len(body.nodes) > MAX_NODES:
+            raise not_unrolled(f"its body has more than {MAX_NODES} nodes")
         found, needed = dict(scope), _cone(body, wanted)
         for node in body.nodes:
             if node.id not in needed:
@@ -183,7 +183,7 @@ class Batch:
         row, limit = e.table.row(node), 0
         known = all(t is None or self.number(t) is not None for t in inputs)
         if known or row is None or row.build is None:
-            row, limit = e.table.arithmetic.get(node.title, row), MOST_KNOWN
+            row, limit = e.table.arithmetic.get(node.title, row), MAX_KNOWN
         if row is None or row.build is None:
             raise not_unrolled(f"it has {node.op}")
         seen = replace(
@@ -200,7 +200,7 @@ class Batch:
     def number(self, tensor: int) -> Array | None:
         """Returns the value of a tensor of few elements that is known before a run, else None."""
         data = self.e.constant(tensor)
-        return data if data is not None and data.size <= MOST_KNOWN else None
+        return data if data is not None and data.size <= MAX_KNOWN else None
 
     def each(self, value: Value) -> int:
         """Returns a value of each step as [steps, its shape]."""
@@ -208,7 +208,7 @@ class Batch:
         if isinstance(value, Each):
             return value.tensor
         if isinstance(value, Count):
-            if abs(value.more) > MOST_COUNTED:
+            if abs(value.more) > MAX_COUNTED:
                 raise not_unrolled("it counts beyond int32")
             count = e.add("cast", e.counting(self.steps, value.more), dtype="i64")
             return e.reshape(count, (self.steps, *(1,) * value.rank))

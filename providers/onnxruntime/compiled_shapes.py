@@ -17,14 +17,14 @@ from .reader import TABLE
 from .sessions import Placed
 from .snapshot import Snapshot
 
-MOST_NAMES = 4  # limit of dynamic extents that get a template of their own
+MAX_NAMES = 4  # limit of dynamic extents that get a template of their own
 
 
 def templates(
     partition: Partition, placed: Placed, taken: Snapshot
 ) -> Iterator[tuple[Plan, Mapping[str, Any]]]:
     """Yields the plan of each template and what is stored with it. The first template is traced at
-    the shapes of the first plan. Since an extent of 1 is never a symbol, up to `MOST_NAMES`
+    the shapes of the first plan. Since an extent of 1 is never a symbol, up to `MAX_NAMES`
     dynamic extents (for example the batch, or the tokens of a step) get one more template each, in
     which this extent is 1, or 2 if it is 1 in the first plan."""
     names = _names(placed, taken)
@@ -58,7 +58,7 @@ def _variants(
     yield interface.key
     flat = providers.flat(interface.key)
     first = {name: flat[position] for position, name in names.items() if name.isidentifier()}
-    for name, number in [*first.items()][:MOST_NAMES]:
+    for name, number in [*first.items()][:MAX_NAMES]:
         reading = providers.symbols.opened(
             _with(taken, name, 2 if number == 1 else 1), TABLE, partition.judge
         )

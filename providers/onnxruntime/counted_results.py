@@ -17,10 +17,10 @@ from .rearranging import joined, part, parts
 from .rows import operand
 
 SMALLEST = 2.0**-126  # kernels compare overlaps with this instead of 0
-MOST_SORTED = 4096  # elements; sorting more takes longer than on the host
-MOST_ROUNDS = 60_000  # of loops that select from counted boxes; software drivers end others
-MOST_NUMBERS = 1 << 24  # of a Range
-MOST_COMPARED = 1 << 22  # pairs of elements: a tensor of 16 MiB
+MAX_SORTED = 4096  # elements; sorting more takes longer than on the host
+MAX_ROUNDS = 60_000  # of loops that select from counted boxes; software drivers end others
+MAX_NUMBERS = 1 << 24  # of a Range
+MAX_COMPARED = 1 << 22  # pairs of elements: a tensor of 16 MiB
 
 
 def _axis(e: Builder) -> int | None:
@@ -100,7 +100,7 @@ def sortable(e: Builder) -> bool:
     """Requires at most 4,096 elements without an axis or with an input of rank 1; else 1 to
     4,194,304 comparisons (input elements times slices along the axis)."""
     axis, count = _parts_axis(e), prod(e.shape())
-    return count <= MOST_SORTED if axis is None else 0 < count * e.shape()[axis] <= MOST_COMPARED
+    return count <= MAX_SORTED if axis is None else 0 < count * e.shape()[axis] <= MAX_COMPARED
 
 
 def _parts_axis(e: Builder) -> int | None:
@@ -192,7 +192,7 @@ def _each(e: Builder) -> int:
     run counts only so many as all drivers can in time, since the bound is mostly far above the
     count."""
     most, held = _most(e), -(-e.shape()[1] // detection.THREADS)
-    limit = MOST_ROUNDS // (held + 2)
+    limit = MAX_ROUNDS // (held + 2)
     return most if e.count is None or most <= limit else limit
 
 
@@ -246,7 +246,7 @@ def spanned(e: Builder) -> bool:
     apart), or those from 0 to a limit that a run computes from more than a few integers, at most
     65,536, or the run is the host's."""
     counted = e.dtype() == "i64" and _counts_numbers(e)
-    return counted or (e.dtype() == "i64" and 0 < indexing.span(e) <= MOST_NUMBERS)
+    return counted or (e.dtype() == "i64" and 0 < indexing.span(e) <= MAX_NUMBERS)
 
 
 def numbers(e: Builder) -> int:

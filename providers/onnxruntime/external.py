@@ -15,7 +15,7 @@ from tflgpu_plugin.cache import folders
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.providers import BuildError
 
-LEAST = 1 << 16  # bytes; smaller constants are copied
+MIN_BYTES = 1 << 16  # bytes; smaller constants are copied
 COMPARED = 1 << 20  # bytes that are compared at once
 
 
@@ -40,7 +40,7 @@ class Files:
     def view(self, origin: Origin, data: Array) -> Array | None:
         """Returns a view of the mapped file that equals `data` (C order); None if the file differs
         or `data` has less than 64 KiB."""
-        if data.nbytes < LEAST or data.nbytes != origin.bytes or not data.flags.c_contiguous:
+        if data.nbytes < MIN_BYTES or data.nbytes != origin.bytes or not data.flags.c_contiguous:
             return None
         try:
             mapped = self.mapped_file(origin.file)

@@ -14,8 +14,8 @@ from tflgpu_plugin.providers import Builder
 from .indexing import first_largest
 from .rearranging import part
 
-MOST_CATEGORIES = 1 << 10  # for which a table of rows with a single 1 is made
-MOST_COMPARED = 1 << 24  # pairs of elements and keys: a tensor of 64 MiB
+MAX_CATEGORIES = 1 << 10  # for which a table of rows with a single 1 is made
+MAX_COMPARED = 1 << 24  # pairs of elements and keys: a tensor of 64 MiB
 NUMBERS = {"f32": "floats", "i64": "int64s"}  # types of keys and values, by their attributes
 INT32 = np.iinfo(np.int32)
 
@@ -163,7 +163,7 @@ def categories(e: Builder) -> bool:
     """Requires distinct categories (cats_int64s) within int32, an input of rank 2 at most, and,
     where zeros is 0, at most 1,024 categories."""
     given = whole(e, "cats_int64s")
-    few = len(given) <= MOST_CATEGORIES or e.integer("zeros", 1) != 0
+    few = len(given) <= MAX_CATEGORIES or e.integer("zeros", 1) != 0
     distinct = 0 < len(given) == len({*given.tolist()})
     return e.rank() <= 2 and few and distinct and within_int32(given)
 
@@ -215,7 +215,7 @@ def encoded(e: Builder) -> bool:
     if e.doubles and len(np.unique(keys)) < len(keys):
         return False
     held = [a for a in (keys, values, np.asarray([_default(e, made)])) if a.dtype.kind == "i"]
-    return within_int32(*held) and prod(e.shape()) * len(keys) <= MOST_COMPARED
+    return within_int32(*held) and prod(e.shape()) * len(keys) <= MAX_COMPARED
 
 
 def label_encoder(e: Builder) -> int:

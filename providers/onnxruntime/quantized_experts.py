@@ -17,7 +17,7 @@ from .presence import absent
 
 FIRST, SECOND = (2, 3, 4, 11), (5, 6, 7, 12)  # weights, scales, biases and zero points
 WITHOUT = (8, 9, 10, 13, 14, *range(15, 21))
-LEAST = 16  # numbers in a block of the op
+MIN_BLOCK = 16  # numbers in a block of the op
 
 INTEGERS = needs(
     "quantization.unsupported",
@@ -65,8 +65,8 @@ def fitting(e: Builder) -> bool:
 def _fits(e: Builder, layer: tuple[int, ...], shape: tuple[int, int, int]) -> bool:
     weights, scales, bias, zeros = (e.shape(e.x(k)) if e.has(k) else None for k in layer)
     (count, rows, inner), bits, block = shape, _bits(e), e.integer("block_size")
-    sized = not block or (block >= LEAST and not block & (block - 1) and inner % block == 0)
-    if not sized or inner % LEAST or not prod(shape):
+    sized = not block or (block >= MIN_BLOCK and not block & (block - 1) and inner % block == 0)
+    if not sized or inner % MIN_BLOCK or not prod(shape):
         return False
     blocks = inner // block if block else 1
     packed = (count, rows, -(-blocks * bits // 8)) if block else (count, -(-rows * bits // 8))

@@ -17,7 +17,7 @@ from tflgpu_plugin.providers import COUNTED, Builder
 WHOLE = (0.0, 1.0)  # the region that covers an axis completely
 CROPPED = "tf_crop_and_resize"
 TRIED = 1 << 16  # extents up to which a fraction is compared with a scale
-MOST_PLACES = 1 << 20  # limit of positions in a grid, which is a constant
+MAX_PLACES = 1 << 20  # limit of positions in a grid, which is a constant
 SAMPLED = needs(
     "rank.unsupported",
     "An image of rank 4, or of rank 5 unless the mode is cubic.",
@@ -94,7 +94,7 @@ def _turned(e: Builder) -> bool:
     theta of shape [N, 2, 3] for images, or [N, 3, 4] for volumes."""
     size = [integer(n) for n in e.value(1).reshape(-1)]
     fits = len(size) in (4, 5) and e.shape() == (size[0], len(size) - 2, len(size) - 1)
-    return fits and min(size) > 0 and prod(size[2:]) <= MOST_PLACES
+    return fits and min(size) > 0 and prod(size[2:]) <= MAX_PLACES
 
 
 TURNED = (

@@ -26,7 +26,7 @@ from .presence import together
 MASK, PAST, LENGTHS = 3, 4, 6  # positions of inputs
 SCORES, MODE = 3, "qk_matmul_output_mode"  # the output of scores, and the step after which
 CAPPED, MASKED, SHARED = 1, 2, 3  # modes: after softcap, mask, softmax
-MOST_KEYS = 512  # limit of keys if the softmax is output: one-hot values of 1 MiB per head
+MAX_KEYS = 512  # limit of keys if the softmax is output: one-hot values of 1 MiB per head
 
 
 def attention(e: Builder) -> list[int | None]:
@@ -138,7 +138,7 @@ def _few(e: Builder) -> bool:
     """Requires an output of scores (output 3) that nothing reads, of qk_matmul_output_mode 0, 1 or
     2, or of mode 3 with at most 512 keys."""
     # One-hot values of the keys must stay within the memory limit.
-    few = e.integer(MODE) != SHARED or key_count(e, PAST) <= MOST_KEYS
+    few = e.integer(MODE) != SHARED or key_count(e, PAST) <= MAX_KEYS
     return few or not e.wants(SCORES)
 
 

@@ -14,7 +14,7 @@ from .rearranging import joined, parts
 from .rows import row
 
 SEQUENCES = "It works on sequences of tensors, or on optional values."
-MOST_PARTS = 512  # of a split: each is a node, and planning takes the square of their number
+MAX_PARTS = 512  # of a split: each is a node, and planning takes the square of their number
 LISTS = Refusal(
     "operator.host_only",
     f"{SEQUENCES} Not all nodes that write and read its sequences are in one partition.",
@@ -43,7 +43,7 @@ def _elements(e: Builder) -> list[int]:
     if e.x() not in e.tensors.stacks:
         return found
     count, *shape = e.shape(found[0])
-    if is_symbolic((count,)) or count > MOST_PARTS:
+    if is_symbolic((count,)) or count > MAX_PARTS:
         raise Unsupported.of("dynamic.value", "The number of tensors follows from a run.")
     return [e.reshape(t, shape) for t in parts(e, found[0], [1] * count, 0)]
 
@@ -117,8 +117,8 @@ def split(e: Builder) -> int:
     says whether they keep the axis."""
     shape, axis = e.shape(), e.axis(e.integer("axis"), e.rank())
     sizes = _sizes(e, shape[axis])
-    if len(sizes) > MOST_PARTS:
-        said = f"{len(sizes)} parts are more than {MOST_PARTS}."
+    if len(sizes) > MAX_PARTS:
+        said = f"{len(sizes)} parts are more than {MAX_PARTS}."
         raise Unsupported.of("shape.too_large", said)
     made = [*parts(e, e.x(), sizes, axis)]
     if not e.has(1) and not e.integer("keepdims", 1):

@@ -14,8 +14,8 @@ from . import codes
 from .model_file import copied
 from .tensors import listed
 
-MOST_PATH = 4096  # bytes of the path of the host's library
-MOST_BYTES = 4096  # limit of a custom operator's parameters: no supported operator has more
+MAX_PATH_BYTES = 4096  # bytes of the path of the host's library
+MAX_BYTES = 4096  # limit of a custom operator's parameters: no supported operator has more
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class RawNode:
 
 def library(ffi: Any, context: Any) -> str:
     """Returns the path of the library of a graph's host, "" where the system does not know it."""
-    held = ffi.new("char[]", MOST_PATH)
-    native.lib.tg_tflite_library(context, held, MOST_PATH)
+    held = ffi.new("char[]", MAX_PATH_BYTES)
+    native.lib.tg_tflite_library(context, held, MAX_PATH_BYTES)
     return str(ffi.string(held).decode(errors="replace"))
 
 
@@ -134,7 +134,7 @@ def read_node(ffi: Any, context: Any, index: int, tensors: Mapping[int, Value]) 
     code = int(registration.builtin_code)
     inputs = tuple(None if t < 0 else t for t in listed(node.inputs))
     size = int(node.custom_data_size)  # parameters of built-in operators are structs, not bytes
-    known = node.custom_data and 0 < size <= MOST_BYTES
+    known = node.custom_data and 0 < size <= MAX_BYTES
     return RawNode(
         ffi=ffi,
         id=index,

@@ -21,8 +21,8 @@ from tflgpu_plugin.providers import Unsupported, native
 from .tensors import IN_MODEL
 
 IDENTIFIER = b"TFL3"  # bytes 4 to 7
-MOST_BYTES = 1 << 40  # size limit of a file
-MOST_ITEMS = 1 << 16  # limit of a list: graphs of a model, inputs or outputs of a graph
+MAX_BYTES = 1 << 40  # size limit of a file
+MAX_ITEMS = 1 << 16  # limit of a list: graphs of a model, inputs or outputs of a graph
 Order = tuple[tuple[int, ...], tuple[int, ...]]  # input and output tensors of a graph
 GRAPHS, INPUTS, OUTPUTS = 2, 1, 2  # slots of fields: of the model's table, and of a graph's table
 DAMAGED = Refusal("model.damaged", "The model file cannot be read: an offset points outside of it.")
@@ -84,7 +84,7 @@ class File:
             return 0, 0
         start = self.follow(at)
         count = self.number(start, "I")
-        if count > MOST_ITEMS:
+        if count > MAX_ITEMS:
             raise Unsupported(DAMAGED)
         return start + 4, count
 
@@ -118,6 +118,6 @@ def _files(ffi: Any, context: Any) -> Iterator[File]:
             continue
         address, size = unpack("<24xQQ", words)
         first = int(ffi.cast("uintptr_t", raw.data)) - address
-        if size <= MOST_BYTES and 8 <= first <= size - raw.bytes:
+        if size <= MAX_BYTES and 8 <= first <= size - raw.bytes:
             if copied(ffi, address + 4, 4) == IDENTIFIER:
                 yield File(ffi, address, size)

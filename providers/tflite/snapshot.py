@@ -17,10 +17,8 @@ from . import codes, conditions, loops, model_file, ops
 from .host_node import RawNode, execution_plan, raw_node, read_node
 from .tensors import listed, open_axes, read_tensors
 
-MOST_NESTED = 8  # graphs within each other
-NESTED = Refusal(
-    "loop.unsupported", f"Its graphs call one another, or more than {MOST_NESTED} deep."
-)
+MAX_DEPTH = 8  # graphs within each other
+NESTED = Refusal("loop.unsupported", f"Its graphs call one another, or more than {MAX_DEPTH} deep.")
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ class _Graphs:
 
     def _graph(self, ffi: Any, number: int) -> Snapshot:
         if number not in self.read:
-            if sum(found is None for found in self.read.values()) >= MOST_NESTED:
+            if sum(found is None for found in self.read.values()) >= MAX_DEPTH:
                 raise Unsupported(NESTED)
             self.read[number] = None
             try:

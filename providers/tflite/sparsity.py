@@ -20,7 +20,7 @@ from tflgpu_plugin.providers import Unsupported
 
 DENSE, CSR = 0, 1
 ALWAYS = 1 << 24  # elements that every sparse constant may have
-MOST_TIMES = 4096  # more elements than that are allowed per stored value
+MAX_EXPANSION = 4096  # more elements than that are allowed per stored value
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def dense(ffi: Any, raw: Any, kind: str, shape: Shape) -> Array:
         raise unreadable(
             "is sparse, and the size of its data is not a multiple of the size of its type"
         )
-    if prod(shape) > max(ALWAYS, MOST_TIMES * stored):
+    if prod(shape) > max(ALWAYS, MAX_EXPANSION * stored):
         raise unreadable(f"is sparse: {stored} values are too few for the shape {list(shape)}")
     values = np.frombuffer(ffi.buffer(raw.data, raw.bytes), kind)
     found = np.zeros(prod(shape), kind)

@@ -179,9 +179,9 @@ def test_numbers_that_do_not_fit(name: str) -> None:
 
 def test_more_launches_than_any_model_has(monkeypatch: pytest.MonkeyPatch) -> None:
     many = replace(stored.plan(), dispatches=stored.plan().dispatches[:1] * 5)
-    monkeypatch.setattr(plan_check, "MOST_DISPATCHES", 5)
+    monkeypatch.setattr(plan_check, "MAX_DISPATCHES", 5)
     assert _read(many).plan == many
-    monkeypatch.setattr(plan_check, "MOST_DISPATCHES", 4)
+    monkeypatch.setattr(plan_check, "MAX_DISPATCHES", 4)
     with pytest.raises(plan_file.Damaged, match="the number of dispatches does not fit"):
         _read(many)
 

@@ -67,7 +67,7 @@ def test_weights_in_another_order_are_looked_for_up_to_a_limit(
     first, second = layout("all", words), layout("some", words[::-1][:1000])
     sizes = []
     for most in (4000, 3999):
-        monkeypatch.setattr(rearranged, "MOST", most)
+        monkeypatch.setattr(rearranged, "MAX_COMPARED_BYTES", most)
         sizes.append(len(written(second, written(first))))
     assert sizes[0] + 3000 < sizes[1]  # of 4,000 bytes
 

@@ -96,7 +96,7 @@ def test_a_refused_file_is_replaced(tmp_path: Path) -> None:
 def test_a_file_gets_no_more_plans_than_are_read_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOST_PLANS", 3)
+    monkeypatch.setattr(store, "MAX_PLANS", 3)
     entry(tmp_path).store(stored.plan(), {})
     for number in range(5):
         entry(tmp_path).store(other(number), {}, extra(number))

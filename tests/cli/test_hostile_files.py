@@ -48,7 +48,7 @@ def _endless(path: Path) -> None:
 
 def _huge(path: Path) -> None:
     with path.open("wb") as stream:
-        stream.truncate(inputs.MOST_MODEL + 1)
+        stream.truncate(inputs.MAX_MODEL_BYTES + 1)
 
 
 MADE: tuple[Callable[[Path], None], ...] = (_endless, os.mkfifo, Path.mkdir, _huge)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.compile.test_templates_run import PLACES, traced
-from tflgpu_plugin.compile.stored_template import BYTES, MOST_FACTORS, Numbers, numbers, restored
+from tflgpu_plugin.compile.stored_template import BYTES, MAX_FACTORS, Numbers, numbers, restored
 from tflgpu_plugin.compile.template import Template, Values
 from tflgpu_plugin.ir import Plan
 from tflgpu_plugin.ir.extent import Trace
@@ -79,7 +79,7 @@ MISFITS: dict[str, tuple[str, Callable[[Numbers], Numbers]]] = {
     "an atom below zero": ("a polynomial", number((((-1,), 1),))),
     "an atom that is no number": ("a polynomial", number(((("0",), 1),))),
     "an atom after the last": ("a polynomial", number((((1 << 20,), 1),))),
-    "a long product": ("a polynomial", number((((0,) * (MOST_FACTORS + 1), 1),))),
+    "a long product": ("a polynomial", number((((0,) * (MAX_FACTORS + 1), 1),))),
     "a word of no type": ("a word", first("words", c1="u64")),
     "a word at an odd place": ("a word", first("words", c0=2)),
     "a word before the uniforms": ("a word", first("words", c0=-4)),
@@ -122,7 +122,7 @@ def test_a_restored_template_grows_as_the_first_one_does() -> None:
 
 def test_the_longest_product_is_allowed() -> None:
     _, plan, found = made()
-    again = restored(number((((0,) * MOST_FACTORS, 1),))(found), plan)
+    again = restored(number((((0,) * MAX_FACTORS, 1),))(found), plan)
     assert again.fits({0: 1, 1: 30}) is restored(found, plan).fits({0: 1, 1: 30})
 
 

@@ -36,7 +36,7 @@ def at(*positions: int) -> dict[int, tuple[int, int]]:
 
 EXTENTS, FIRST = at(1, 2, 4, 5), at(1, 2)
 VALUES = FIRST | dict.fromkeys((4, 5), extent.INTEGERS)
-MOST = extent.INTEGERS[1]
+LARGEST = extent.INTEGERS[1]
 
 
 class Made(list[Flat]):
@@ -138,19 +138,19 @@ def test_numbers_without_limits_and_other_extents_below_2_are_no_symbols() -> No
     assert reshaping.of(given(0, 0, 7, 6), FIRST, make) is None
 
 
-@pytest.mark.parametrize("value", [-9, -1, 0, 1, MOST, -MOST])
+@pytest.mark.parametrize("value", [-9, -1, 0, 1, LARGEST, -LARGEST])
 def test_a_value_of_any_size_is_a_symbol(value: int) -> None:
     reshaping, make = Reshaping(), Made(1 << 40)
     reshaping.of(given(3, 7, 7, 5), VALUES, make)
     found = reshaping.of(given(3, 7, value, 5), VALUES, make)
     assert found is not None and found.places == ((4, 0),)
     trace = found.template.trace
-    for other in (MOST + 1, -MOST - 1):
+    for other in (LARGEST + 1, -LARGEST - 1):
         assert not Values(trace, {0: other}).hold(trace.conditions)
-    assert Values(trace, {0: 1 - value if abs(value) < MOST else 0}).hold(trace.conditions)
+    assert Values(trace, {0: 1 - value if abs(value) < LARGEST else 0}).hold(trace.conditions)
 
 
-@pytest.mark.parametrize("value", [MOST + 1, -MOST - 1])
+@pytest.mark.parametrize("value", [LARGEST + 1, -LARGEST - 1])
 def test_a_value_that_may_have_been_clamped_is_no_symbol(value: int) -> None:
     reshaping, make = Reshaping(), Made(1 << 40)
     reshaping.of(given(3, 7, 7, 5), VALUES, make)

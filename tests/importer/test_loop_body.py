@@ -12,7 +12,7 @@ import pytest
 from conformance.cases import seeded
 from tests.support.loop_bodies import BATCH, INPUTS, STEPS, UNITS, Graph, weights
 from tflgpu_plugin.errors import Unsupported
-from tflgpu_plugin.importer.loop_body import MOST_NUMBERS, Forms
+from tflgpu_plugin.importer.loop_body import MAX_NUMBERS, Forms
 from tflgpu_plugin.importer.loop_values import Below, Counter, Listed, Numbers, Slab, Vector
 from tflgpu_plugin.ir import Tensor
 
@@ -55,8 +55,8 @@ class Body(Graph):
 
 def test_numbers_are_short_lists_of_integers() -> None:
     g = Body()
-    assert g.value(g.constant(np.arange(MOST_NUMBERS, dtype=np.int32))) == Numbers((*range(8),))
-    assert g.value(g.constant(np.arange(MOST_NUMBERS + 1, dtype=np.int32))) is None
+    assert g.value(g.constant(np.arange(MAX_NUMBERS, dtype=np.int32))) == Numbers((*range(8),))
+    assert g.value(g.constant(np.arange(MAX_NUMBERS + 1, dtype=np.int32))) is None
     assert g.value(g.constant(np.float32([1]))) is None
     g.refused(g.op("add", g.counter, g.constant(np.float32(1))))
 

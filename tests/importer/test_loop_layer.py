@@ -419,7 +419,7 @@ def test_extents_of_the_list(position: int) -> None:
 
 def test_a_body_of_many_nodes() -> None:
     loop = rnn()
-    while len(loop.graph.nodes) < loop_body.MOST_NODES:
+    while len(loop.graph.nodes) < loop_body.MAX_NODES:
         loop.graph.op("tanh", loop.states[0])
     loop.layer()
     loop.graph.op("tanh", loop.states[0])

@@ -143,7 +143,7 @@ def test_a_circle_is_seen(name: str) -> None:
     assert {owner, user} <= set(circle(uses(texts)))
 
 
-MOST_LINES, MOST_PARAMETERS = 60, 7
+MAX_LINES, MAX_PARAMETERS = 60, 7
 # A function's name, its parameters (some are pointers to functions) and its body.
 DEFINITION = re.compile(
     r"^\w[\w *]*?\b(\w+)\(((?:[^(){;]|\([^()]*\))*)\) (\{.*\}$|\{\n(?:.*\n)*?\})", re.MULTILINE
@@ -154,8 +154,8 @@ POINTED = re.compile(r"\(\*\w*\)\([^()]*\)")
 def large(text: str) -> tuple[list[str], list[str]]:
     """Returns the functions with too many lines, and those with too many parameters."""
     found = list(DEFINITION.finditer(text))
-    long = [one[1] for one in found if one[0].count("\n") >= MOST_LINES]
-    wide = [one[1] for one in found if POINTED.sub("", one[2]).count(",") >= MOST_PARAMETERS]
+    long = [one[1] for one in found if one[0].count("\n") >= MAX_LINES]
+    wide = [one[1] for one in found if POINTED.sub("", one[2]).count(",") >= MAX_PARAMETERS]
     return long, wide
 
 
@@ -166,8 +166,8 @@ def test_functions_are_short_and_take_few_parameters() -> None:
 
 
 def test_large_functions_are_seen() -> None:
-    parameters = ", ".join(f"void (*p{k})(int, int)" for k in range(MOST_PARAMETERS))
-    lines = "  call();\n" * (MOST_LINES - 2)
+    parameters = ", ".join(f"void (*p{k})(int, int)" for k in range(MAX_PARAMETERS))
+    lines = "  call();\n" * (MAX_LINES - 2)
     fits = f"static int fits({parameters}) {{\n{lines}}}\n"
     assert large(fits) == ([], [])
     long = f"void long_one(void) {{\n{lines}  call();\n}}\n"

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="calls with open ends as on Linux"),
 ]
 MAPPABLE = "mappable-primary-buffers"
-MOST = 1 << 63
+LARGEST = 1 << 63
 STARTED: Mapping[int, tuple[int, ...]] = {X: (8,)}
 
 
@@ -279,8 +279,8 @@ def void(*_: Any) -> None:
 
 def _sum(sign: int) -> Refuse:
     def add(t: Tables) -> None:
-        part = t.formula("times", 0, sign * (MOST // 32))
-        t.formula("plus", part, sign * (MOST // 2))
+        part = t.formula("times", 0, sign * (LARGEST // 32))
+        t.formula("plus", part, sign * (LARGEST // 2))
 
     return add
 
@@ -308,13 +308,13 @@ def _guard(name: str, *formula: Any) -> Refuse:
 
 
 REFUSED: dict[str, tuple[Refuse, int, int]] = {
-    "a product": (lambda t: void(t.formula("times", 0, MOST // 10)), 10, 11),
+    "a product": (lambda t: void(t.formula("times", 0, LARGEST // 10)), 10, 11),
     "a sum": (_sum(1), 15, 20),
     "a difference": (_sum(-1), 15, 20),
     "a quotient by 0": (_divided("quotient", 20), 19, 20),
     "a rest by 0": (_divided("remainder", 20), 21, 20),
     "a quotient, rounded up, by 0": (_divided("rounded_up", 20), 19, 20),
-    "the largest quotient": (_divided("quotient", 21, -MOST), 19, 20),
+    "the largest quotient": (_divided("quotient", 21, -LARGEST), 19, 20),
     "an unsigned word": (_word("u32", 1 << 28, (1 << 28) - 1), 15, 16),
     "an unsigned word below 0": (_word("u32", -1, 20), 20, 21),
     "a signed word": (_word("i32", 1 << 27, (1 << 27) - 1), 15, 16),
@@ -443,7 +443,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
         made = plan(TABLES, n)
         ports = (made.inputs[0], graph.inputs[0]), (made.outputs[0], graph.outputs[0])
         inputs, outputs = ((replace(port, tensor=tensor),) for port, tensor in ports)
-        symbols = made.symbols if n >= LEAST else None
+        symbols = made.symbols if n >= SMALLEST else None
         return replace(made, inputs=inputs, outputs=outputs, symbols=symbols)
 
     def refused(*_: Any) -> Any:
@@ -456,10 +456,10 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
     return onnx_models.session(onnx_models.model([padded], {"x": ("n",)}, {"y": ("m",)}, pads))
 
 
-LEAST = 3
+SMALLEST = 3
 TABLES = copying()
 TABLES.words.append((28, TABLES.formula("times", 0, 3), "i32"))
-TABLES.guards.append(("not_negative", TABLES.formula("plus", 0, -LEAST)))
+TABLES.guards.append(("not_negative", TABLES.formula("plus", 0, -SMALLEST)))
 
 
 def check(session: Any, n: int) -> None:
@@ -481,7 +481,7 @@ def test_two_threads_run_one_plan_with_shapes_of_their_own(session: Any) -> None
     with engine.watch() as built:
         check(session, 5)
         before = len(built)
-        given = (range(LEAST, 90), range(90, LEAST, -1), [7, 7, 7, 70] * 20)
+        given = (range(SMALLEST, 90), range(90, SMALLEST, -1), [7, 7, 7, 70] * 20)
         threads = [threading.Thread(target=work, args=(iter(each),)) for each in given]
         for thread in threads:
             thread.start()
@@ -492,6 +492,6 @@ def test_two_threads_run_one_plan_with_shapes_of_their_own(session: Any) -> None
 
 def test_a_session_has_another_plan_built_where_one_does_not_hold(session: Any) -> None:
     with engine.watch() as built:
-        for n, builds in ((5, 0), (LEAST, 0), (2, 1), (70, 1), (1, 2), (2, 2), (71, 2)):
+        for n, builds in ((5, 0), (SMALLEST, 0), (2, 1), (70, 1), (1, 2), (2, 2), (71, 2)):
             check(session, n)
             assert len(built) == builds, n

@@ -12,7 +12,7 @@ from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import byte_storage, compiler
 from tflgpu_plugin.ir import Array, Graph, Quantization, Target, Tensor
 from tflgpu_plugin.ops import byte_products
-from tflgpu_plugin.ops.depthwise_bytes import MOST
+from tflgpu_plugin.ops.depthwise_bytes import MAX_SUM
 from tflgpu_plugin.runtime import adapter
 
 CHANNELS = 10  # two of the last slice are padding
@@ -116,7 +116,7 @@ def test_sums_that_float32_holds_as_integers(more: int) -> None:
     """The largest sum, of numbers from 0 to 255, whose integer the last bits of a float32 are, and
     one that is beyond."""
     own = adapter.open_device(adapter.select(None)).target
-    taps = MOST // 255 // 127 + more
+    taps = MAX_SUM // 255 // 127 + more
     b = Net()
     x = b.input((1, 1, taps, 4), "i8", Quantization((1.0,), (-128,)))
     weights = b.constant(np.full((1, 1, taps, 4), 127, np.int8), "i8", Quantization((1.0,), (0,)))

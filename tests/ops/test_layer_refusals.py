@@ -93,7 +93,7 @@ def cell(op: str, *inputs: Any, units: int = 4, steps: int = 3, **more: Any) -> 
 GATES = "input.missing"
 NO_FIT = "shape.mismatch"
 COUPLED = {1: None, 5: None, 12: None}
-MOST, STEPS = recurrent.MAX_UNITS, recurrent.MAX_STEPS
+MAX_UNITS, STEPS = recurrent.MAX_UNITS, recurrent.MAX_STEPS
 
 LSTM: list[tuple[Asked, str | None]] = [
     (basic(), None),
@@ -138,14 +138,14 @@ LSTM: list[tuple[Asked, str | None]] = [
     *((full({k: held(4)}), "input.missing") for k in NORMS),
     (full({PROJECTION: held(5, 4)}, outputs=5), None),
     (full({PROJECTION: held(5, 4), 17: held(5)}, outputs=5), None),
-    (large(MOST, MOST), None),
-    (large(MOST + 1, MOST + 1), "shape.too_large"),
-    (large(MOST + 1), "shape.too_large"),
-    (large(outputs=MOST + 1), "shape.too_large"),
+    (large(MAX_UNITS, MAX_UNITS), None),
+    (large(MAX_UNITS + 1, MAX_UNITS + 1), "shape.too_large"),
+    (large(MAX_UNITS + 1), "shape.too_large"),
+    (large(outputs=MAX_UNITS + 1), "shape.too_large"),
     (large(steps=STEPS), None),
     (large(steps=STEPS + 1), "shape.too_large"),
-    (simple(MOST), None),
-    (simple(MOST + 1), "shape.too_large"),
+    (simple(MAX_UNITS), None),
+    (simple(MAX_UNITS + 1), "shape.too_large"),
     *((simple(steps=STEPS, time_axis=axis), None) for axis in (0, 1)),
     *((simple(steps=STEPS + 1, time_axis=axis), "shape.too_large") for axis in (0, 1)),
     (full({2: (held(4, 3, 1))}), "rank.unsupported"),
@@ -186,8 +186,8 @@ LSTM: list[tuple[Asked, str | None]] = [
 
 CELLS: list[tuple[Asked, str | None]] = [
     *((cell(op), None) for op in ("lstm", "gru", "rnn")),
-    *((cell(op, units=MOST), None) for op in ("lstm", "gru", "rnn")),
-    (cell("lstm", units=MOST + 1), "shape.too_large"),
+    *((cell(op, units=MAX_UNITS), None) for op in ("lstm", "gru", "rnn")),
+    (cell("lstm", units=MAX_UNITS + 1), "shape.too_large"),
     (cell("rnn", units=1, steps=STEPS), None),
     (cell("rnn", units=1, steps=STEPS + 1), "shape.too_large"),
     (cell("rnn", activation="relu"), None),
@@ -232,11 +232,21 @@ CELLS: list[tuple[Asked, str | None]] = [
         for k, part in ((0, held(3, 4)), (1, held(4, 4)), (3, held(2, 16)))
     ),
     (
-        asks("lstm", (3, 2, 4), held(4, MOST), (2, MOST), (2, 1), None, held(MOST, 1)),
+        asks(
+            "lstm", (3, 2, 4), held(4, MAX_UNITS), (2, MAX_UNITS), (2, 1), None, held(MAX_UNITS, 1)
+        ),
         None,
     ),
     (
-        asks("lstm", (3, 2, 4), held(4, MOST + 1), (2, MOST + 1), (2, 1), None, held(MOST + 1, 1)),
+        asks(
+            "lstm",
+            (3, 2, 4),
+            held(4, MAX_UNITS + 1),
+            (2, MAX_UNITS + 1),
+            (2, 1),
+            None,
+            held(MAX_UNITS + 1, 1),
+        ),
         "shape.too_large",
     ),
 ]

@@ -178,7 +178,7 @@ def test_none_is_joined(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     n = Branching()
     n.batch = 2 if form == "batches" else 1
     if form == "large":
-        monkeypatch.setattr(f"{MODULE}.MOST_VECTORS", SIDE * SIDE)
+        monkeypatch.setattr(f"{MODULE}.MAX_VECTORS", SIDE * SIDE)
     if form == "weights":
         monkeypatch.setattr(f"{MODULE}.MAX_JOINED", 2 * 4 * DEPTH - 1)
     x, many = n.image(), [EpilogueOp("mul", n.drawn(4)) for _ in range(2 * (form == "operands"))]
@@ -191,7 +191,7 @@ def test_none_is_joined(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_limits_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers just below the limits are joined; the test above has layers just over them."""
-    monkeypatch.setattr(f"{MODULE}.MOST_VECTORS", SIDE * SIDE + 1)
+    monkeypatch.setattr(f"{MODULE}.MAX_VECTORS", SIDE * SIDE + 1)
     monkeypatch.setattr(f"{MODULE}.MAX_JOINED", 2 * 4 * DEPTH)
     n = Branching()
     x = n.image()
@@ -298,7 +298,7 @@ def _answers(graph: Graph, values: dict[int, Array]) -> list[dict[int, Array]]:
     """Returns the answers with the pass and without it."""
     made = run_graph(graph, values)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{MODULE}.MOST_VECTORS", 0)
+        patch.setattr(f"{MODULE}.MAX_VECTORS", 0)
         return [made, run_graph(graph, values)]
 
 

@@ -102,7 +102,7 @@ def test_manifests_that_are_none(
     elif content == "device":
         path.symlink_to("/dev/zero")
     else:
-        path.write_text("[" * (100_000 if content == "deep" else drivers.MOST_BYTES + 1))
+        path.write_text("[" * (100_000 if content == "deep" else drivers.MAX_BYTES + 1))
     monkeypatch.setenv("VK_DRIVER_FILES", str(path))
     assert list(drivers.libraries()) == []
 

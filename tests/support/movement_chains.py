@@ -13,8 +13,8 @@ import onnxruntime
 
 from tests.support.onnx_models import model, node, session
 
-MOST_SECONDS = 30  # of a run's CPU time, in which a plan may be made; usual are 0.1 to 2
-MOST_RANK = 6
+MAX_SECONDS = 30  # of a run's CPU time, in which a plan may be made; usual are 0.1 to 2
+MAX_RANK = 6
 SLICES = ((1, 2**31 - 1, 1), (0, -1, 1), (-2, 2**31 - 1, 1), (-1, -(2**31), -1), (0, 2**63 - 1, 2))
 
 
@@ -64,7 +64,7 @@ class Chain:
         self.last = self.add("Concat", self.last, self.last, axis=self.chance.randrange(self.rank))
 
     def expand(self) -> None:
-        if self.rank < MOST_RANK:
+        if self.rank < MAX_RANK:
             shape = self.add("Concat", self.constant(2), *self.extents(0, self.rank), axis=0)
             self.last, self.rank = self.add("Expand", self.last, shape), self.rank + 1
 
@@ -116,7 +116,7 @@ def compare(given: bytes, arrays: Iterator[Any]) -> int:
         begun = time.process_time()
         (found,) = ours.run(None, {"x": array})
         spent = time.process_time() - begun
-        assert spent < MOST_SECONDS, f"{spent:.0f} s for {array.shape}"
+        assert spent < MAX_SECONDS, f"{spent:.0f} s for {array.shape}"
         np.testing.assert_array_equal(found, wanted)
         count += 1
     return count

@@ -30,7 +30,7 @@ CONTENTS = {  # of each folder of the user's cache
     "code": "a digest of the plugin's own code",
     "workers": "locks of the workers of `tflgpu run`",
 }
-MOST_TEXT = 4 << 20  # limit in bytes for texts of `keep`
+MAX_TEXT_BYTES = 4 << 20  # limit in bytes for texts of `keep`
 LOCK_SECONDS, LOCK_PAUSE = 10.0, 0.01  # the longest wait for another process, and between attempts
 # Opening a pipe does not wait, links are not followed, and child processes inherit no file.
 _FLAGS = ("O_RDONLY", "O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
@@ -97,8 +97,8 @@ def kept(path: Path) -> str | None:
     """Returns the text that `keep` has written; None where there is none or it is incomplete and,
     with a line for the user, where the file is not safe to use."""
     try:
-        with os.fdopen(opened(path, MOST_TEXT), encoding="utf-8", newline="") as stream:
-            digest, _, text = stream.read(MOST_TEXT).partition("\n")
+        with os.fdopen(opened(path, MAX_TEXT_BYTES), encoding="utf-8", newline="") as stream:
+            digest, _, text = stream.read(MAX_TEXT_BYTES).partition("\n")
     except (FileNotFoundError, UnicodeDecodeError):  # the latter: `keep` has not written it
         return None
     except (OSError, Unsafe) as error:

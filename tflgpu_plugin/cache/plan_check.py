@@ -8,7 +8,7 @@ from tflgpu_plugin.cache.codec import require
 from tflgpu_plugin.ir import NUMPY_DTYPES, Buffer, Dispatch, Plan, Port, stored_bytes
 
 UNIFORM_BLOCK = 256
-MOST_DISPATCHES = 1 << 18
+MAX_DISPATCHES = 1 << 18
 ROLES = ("weights", "uniforms", "pool", "input", "output", "shared", "state", "check")
 
 
@@ -25,7 +25,7 @@ def check(plan: Plan) -> None:
         held = _buffer(buffers, weight.buffer, "weights").bytes
         require(weight.offset % 4 == 0 and weight.bytes % 4 == 0, "a weight")
         require(0 <= weight.offset <= weight.offset + weight.bytes <= held, "a weight")
-    require(len(plan.dispatches) <= MOST_DISPATCHES, "the number of dispatches")
+    require(len(plan.dispatches) <= MAX_DISPATCHES, "the number of dispatches")
     for dispatch in plan.dispatches:
         _check_dispatch(plan, dispatch)
     for role in ("input", "output", "state"):

@@ -32,7 +32,7 @@ CHECKED = 16  # offset of the first byte that the crc32 covers
 ALIGNMENT = 64
 BLOCK = 4096  # bytes whose sum enters the checksum
 READ_BACK = BLOCK << 8  # bytes that are read at a time after they were written
-MOST_TEXT = 256 << 20  # bytes of a header that is not compressed
+MAX_HEADER_BYTES = 256 << 20  # bytes of a header that is not compressed
 
 
 def checksum(parts: Iterable[bytes | memoryview]) -> int:
@@ -242,7 +242,7 @@ def _new(
     """Returns, by name, what to write for each weight of the plan that is not in `before`: its size
     in bytes, the name of the stored weight that has the same words in another order ("" if none),
     and its bytes in pieces."""
-    found, left = dict[str, tuple[int, str, Iterator[Array]]](), rearranged.MOST
+    found, left = dict[str, tuple[int, str, Iterator[Array]]](), rearranged.MAX_COMPARED_BYTES
     for name, digest, weight in zip(names, digests, plan.weights, strict=True):
         if name in found or (before and name in before.images):
             continue
@@ -305,7 +305,7 @@ def _segment(data: memoryview) -> tuple[Segment, int]:
         raise Damaged("its checksum is wrong")
     reader, text = zlib.decompressobj(), data[PREAMBLE.size : PREAMBLE.size + header_bytes]
     try:
-        header = json.loads(reader.decompress(text, MOST_TEXT))
+        header = json.loads(reader.decompress(text, MAX_HEADER_BYTES))
     except (ValueError, RecursionError, zlib.error) as error:
         raise Damaged("its header is not valid") from error
     if not isinstance(header, dict) or not isinstance(header.get("extra"), dict):

@@ -11,7 +11,7 @@ from tflgpu_plugin.cache.codec import Damaged
 from tflgpu_plugin.ir import Array
 
 SMALLER = 8  # an order that is stored takes at most this part of the bytes
-MOST = 64 << 20  # bytes of the weights in a segment that are compared, since this takes time
+MAX_COMPARED_BYTES = 64 << 20  # of the weights of a segment, since comparing takes time
 
 
 def order(wanted: Array, source: memoryview) -> bytes | None:

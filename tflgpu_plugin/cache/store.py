@@ -32,7 +32,7 @@ Known = Mapping[int, bytes]
 SUFFIX = ".tflgpu"
 CONTENT = "content"  # the last part of a key
 SOURCE, SHAPES, TEMPLATE = "source", "shapes", "template"  # what `extra` says of other shapes
-MOST_PLANS = 64  # in a file
+MAX_PLANS = 64  # in a file
 ROOM, PACKED = 64 << 20, 64  # bytes of a plan without constants; growth of these by packing
 KEEPS_MAPPED = os.name == "nt"  # the system does not replace a file that is mapped
 ABANDONED = 3600  # seconds after which a partly written file is deleted
@@ -233,7 +233,7 @@ def _takes(held: Contents, extra: Mapping[str, Any]) -> bool:
     """Whether a plan with this `extra` can be added to a file: the file does not have it yet, and
     is not full."""
     same = any(_place_of(extra) == _place_of(segment.extra) for segment in held.segments)
-    return not same and len(held.segments) < MOST_PLANS
+    return not same and len(held.segments) < MAX_PLANS
 
 
 def _place_of(extra: Mapping[str, Any]) -> tuple[object, ...]:

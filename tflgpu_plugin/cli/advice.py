@@ -16,7 +16,7 @@ from tflgpu_plugin.ir import Graph, Node
 from tflgpu_plugin.runtime.recording import operators
 
 SLICE = 4  # channels that are stored together
-LEAST = 0.001  # part of the multiply-adds of all partitions: less is not worth a line
+MIN_SHARE = 0.001  # part of the multiply-adds of all partitions: less is not worth a line
 SHOWN = 6  # layers in a line
 
 
@@ -56,7 +56,7 @@ def _channels(built: Built) -> Iterator[Advice]:
         graph, words = partition.graph, operators(partition.graph)
         for node in graph.nodes:
             more = work(replace(graph, nodes=(node,))) * (_padded(graph, node) - 1)
-            if total and more / total >= LEAST:
+            if total and more / total >= MIN_SHARE:
                 wasted += more / total
                 given, made = graph.shape(node.operand())[-1], graph.shape(node.outputs[0])[-1]
                 counts = str(made) if given == made else f"{given} to {made}"

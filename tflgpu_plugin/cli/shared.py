@@ -25,7 +25,7 @@ adapter_option = click.option(
 # Output is text, never markup: names and advice contain brackets and colons.
 LITERAL: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 console = Console(soft_wrap=True, **LITERAL)
-LEAST = 4  # characters of a column on a terminal, with the space before it
+MIN_COLUMN = 4  # characters of a column on a terminal, with the space before it
 
 
 def finite(_context: object, _parameter: object, number: float | None) -> float | None:
@@ -152,7 +152,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         return
     made = Table(box=None, pad_edge=False)
     widest = max(len(row[0]) for row in [head, *listed])
-    fits = widest + LEAST * (len(head) - 1) <= terminal.width
+    fits = widest + MIN_COLUMN * (len(head) - 1) <= terminal.width
     for number, name in enumerate(head):
         made.add_column(name, overflow="fold", no_wrap=fits and number == 0)
     for row in listed:

@@ -30,7 +30,7 @@ GAIN = 0.9  # another setting must take at most this part of the time of the ven
 ROUNDS = 5  # times of each kernel; their median counts
 STEADY = 1.25  # times of a thread beside more threads grow by less, except by noise
 LONG = 300_000.0  # nanoseconds of launches that are timed together
-MOST_LAUNCHES = 32
+MAX_LAUNCHES = 32
 PART = 16  # of the threads, in the first launch
 FEW_STEPS, MANY_STEPS = 8, 136  # of a single workgroup: their difference is that of iterations
 BUSY = 1 << 14  # pixels of a layer whose tile stands for the vendor's
@@ -115,7 +115,7 @@ class Survey:
                 self.tried = True
             self._left(longest)
             once = self.clock.nanoseconds(probe, 1)
-            counts[probe] = max(1, min(MOST_LAUNCHES, int(LONG / max(once, 1.0))))
+            counts[probe] = max(1, min(MAX_LAUNCHES, int(LONG / max(once, 1.0))))
             longest = max(longest, once * counts[probe] * 1e-9)
         found: dict[Probe, list[float]] = {probe: [] for probe in able}
         for _ in range(ROUNDS):

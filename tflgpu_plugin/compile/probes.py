@@ -15,7 +15,7 @@ from tflgpu_plugin.ir import Buffer, Dispatch, Pipeline, Plan, Port
 
 PIXELS, SLICES, BLOCKS = 2, 4, 16  # of a thread; blocks of slices (the y axis of the launch)
 X_PIXELS = 1 << 10  # pixels in memory, which are read again beyond: a power of two
-MOST_STEPS = 136  # iterations for which there are weights in memory
+MAX_STEPS = 136  # iterations for which there are weights in memory
 STAGE = 8  # iterations whose weights share workgroup memory
 HEAD, KEYS, VALUES = 16, 128, 2  # attention: slices of a query, keys, slices of a result per thread
 UNIFORM_BYTES = 256
@@ -63,7 +63,7 @@ class Probe:
 
     def plan(self, launches: int) -> Plan:
         """Returns a plan that launches the kernel so many times, one after the other."""
-        x, w = X_PIXELS * MOST_STEPS * 16, BLOCKS * MOST_STEPS * 4 * SLICES * 16
+        x, w = X_PIXELS * MAX_STEPS * 16, BLOCKS * MAX_STEPS * 4 * SLICES * 16
         y = BLOCKS * SLICES * X_PIXELS * 16
         roles = Buffer("uniforms", UNIFORM_BYTES), Buffer("pool", x), Buffer("pool", w)
         launch = Dispatch("probe", 0, (0, 1, 2, 3), 0, self.groups, ())
@@ -109,7 +109,7 @@ def _product(probe: Probe) -> Iterator[str]:
     y = TYPES[probe.kind][2]
     yield from _head(probe)
     vectors = probe.vectors
-    yield f"let block = group.y * {MOST_STEPS * vectors}u;"
+    yield f"let block = group.y * {MAX_STEPS * vectors}u;"
     yield f"let at = thread * {PIXELS}u % {X_PIXELS}u;"
     if probe.weights == "memory":
         yield "let own = select(0u, 1u, at == 0xffffffffu);"  # as in conv.wgsl

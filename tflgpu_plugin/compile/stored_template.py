@@ -17,7 +17,7 @@ from tflgpu_plugin.ir.symbolic import Word
 
 Terms = tuple[tuple[tuple[int, ...], int], ...]  # as in `ir.polynomial`; plain numbers, too
 BYTES = -1  # in place of an axis
-MOST_FACTORS = 32  # of a product in a polynomial
+MAX_FACTORS = 32  # atoms of a product in a polynomial
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class _Reader:
             _require(isinstance(part, tuple) and len(part) == 2, "a polynomial")
             names, factor = part
             _require(isinstance(names, tuple) and isinstance(factor, int), "a polynomial")
-            _require(len(names) <= MOST_FACTORS, "a polynomial")
+            _require(len(names) <= MAX_FACTORS, "a polynomial")
             for name in names:
                 fits = isinstance(name, int) and 0 <= name < len(self.trace.atoms)
                 _require(fits, "a polynomial")

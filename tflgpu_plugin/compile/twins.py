@@ -19,8 +19,8 @@ from tflgpu_plugin.kernels.twins import SUFFIX, TWIN
 from tflgpu_plugin.ops.lowering import CHECK, Launch, Lowering, Raw, Source
 
 NEAR = 8  # launches between two that are joined, at most
-MOST_GROUPS = 1 << 10  # workgroups of a launch that is short
-MOST_ACCESSES = 8  # in a kernel, since drivers take longer to compile more than twice as many
+MAX_GROUPS = 1 << 10  # workgroups of a launch that is short
+MAX_ACCESSES = 8  # in a kernel, since drivers take longer to compile more than twice as many
 WORDS = kernels.UNIFORM_BYTES // 4
 FOLDED, PER_OPERAND = 4, 4  # words of a folded dispatch, and for an operand, at most
 
@@ -87,7 +87,7 @@ def _kind(low: Lowering, launch: Launch) -> object:
 
 @chooses
 def _short(launch: Launch) -> bool:
-    return prod(launch.workgroups) <= MOST_GROUPS
+    return prod(launch.workgroups) <= MAX_GROUPS
 
 
 def _key(value: Any) -> Any:
@@ -118,7 +118,7 @@ def _joined(low: Lowering, first: Launch, second: Launch) -> Launch | None:
     words = len(first.parameters) + FOLDED + PER_OPERAND * len(operands)
     if len(operands) > low.target.max_storage_buffers or words > WORDS:
         return None
-    if kernels.accesses(first.kernel, first.variant) > MOST_ACCESSES:
+    if kernels.accesses(first.kernel, first.variant) > MAX_ACCESSES:
         return None
     epilogue = dict(first.epilogue)
     for name, steps in second.epilogue.items():

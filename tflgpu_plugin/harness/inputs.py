@@ -21,8 +21,8 @@ from tflgpu_plugin.harness import flatbuffer
 
 Array = npt.NDArray[Any]
 
-MOST_MODEL = 1 << 31  # bytes: neither format allows larger files
-MOST_LABELS = 1 << 24
+MAX_MODEL_BYTES = 1 << 31  # bytes: neither format allows larger files
+MAX_LABELS = 1 << 24
 
 
 class BadInput(ValueError):
@@ -285,7 +285,7 @@ def _seeded(
 def labels(path: Path) -> list[str]:
     """Returns one label per line, at least one. Raises BadInput."""
     try:
-        lines = content(path, "labels", MOST_LABELS).decode().splitlines()
+        lines = content(path, "labels", MAX_LABELS).decode().splitlines()
     except UnicodeDecodeError as error:
         raise BadInput(f"The labels {path} cannot be read ({error}).") from error
     found = [line.strip() for line in lines if line.strip()]
@@ -304,7 +304,7 @@ def model(path: Path) -> bytes:
     return found
 
 
-def content(path: Path, what: str = "model", most: int = MOST_MODEL) -> bytes:
+def content(path: Path, what: str = "model", most: int = MAX_MODEL_BYTES) -> bytes:
     """Returns the bytes of a regular file. Raises BadInput for any other file, which may never end,
     and for a file of more bytes."""
     try:

@@ -14,7 +14,7 @@ from tflgpu_plugin.ir import wire
 
 _IR_VERSION, _OPSET = 8, 17
 _FLOAT32 = 1  # TensorProto.DataType
-MOST_BITS = 64  # of a number
+MAX_BITS = 64  # of a number
 _ATTRIBUTE_INT, _ATTRIBUTE_INTS = 2, 7  # AttributeProto.AttributeType
 
 
@@ -170,7 +170,7 @@ def parts(message: bytes) -> Iterator[tuple[int, int, int, int]]:
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     """Returns the number at an offset, and the offset after it."""
     value = shift = 0
-    while at < len(message) and shift < MOST_BITS:
+    while at < len(message) and shift < MAX_BITS:
         value |= (message[at] & 0x7F) << shift
         shift, at = shift + 7, at + 1
         if message[at - 1] < 0x80:

@@ -23,8 +23,8 @@ from tflgpu_plugin.ir import Array, Tensor
 from tflgpu_plugin.ir.symbolic import is_symbolic, surely_equal, symbolic
 
 TRIED = (0, 1, 2, 7)  # counts for which told integers are worked out
-MOST = 1 << 19  # elements of a result beyond which its real number is worth a partition
-MOST_IN_A_RUN = 1 << 24  # in a partition that has been claimed, whatever extents runs give it
+MAX_ELEMENTS = 1 << 19  # elements of a result beyond which its real number is worth a partition
+MAX_ELEMENTS_IN_A_RUN = 1 << 24  # the same once the partition is claimed, for any extents
 OWN = -1  # a node whose results have a number of their own, which it counts or knows
 # Roles of operands in which rows with `keeps_count` look for the count itself (see `places`).
 LOOKED_AT = ("shape", "ends", "limit")
@@ -74,14 +74,14 @@ def _is_understood(e: Builder) -> bool:
     return fixed and {*_told(e)} <= looked_at
 
 
-def mark(e: Builder, axis: int, made: Sequence[int], most: int = MOST) -> bool:
+def mark(e: Builder, axis: int, made: Sequence[int], most: int = MAX_ELEMENTS) -> bool:
     """Marks the node's results as counted along the axis that `kept` has returned. Returns false if
     one has more than `most` elements; of symbolic extents, of which the numbers of a run may be
-    others, if it has more than MOST_IN_A_RUN."""
+    others, if it has more than MAX_ELEMENTS_IN_A_RUN."""
     if axis == OWN:
         return True
     shapes = [e.shape(tensor) for tensor in made]
-    limits = (MOST_IN_A_RUN if is_symbolic(shape) else most for shape in shapes)
+    limits = (MAX_ELEMENTS_IN_A_RUN if is_symbolic(shape) else most for shape in shapes)
     if any(prod(shape) > limit for shape, limit in zip(shapes, limits, strict=True)):
         return False
     assert e.count is not None

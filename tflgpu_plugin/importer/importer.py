@@ -155,7 +155,7 @@ class _Importer(State):
     def _build(self, host: HostNode, row: HostOp, inputs: list[int | None]) -> None:
         builder = self.builder(host, row, inputs)
         run_values.guess(self, builder)
-        most = counts.MOST if self.planned is None else counts.MOST_IN_A_RUN
+        most = counts.MAX_ELEMENTS if self.planned is None else counts.MAX_ELEMENTS_IN_A_RUN
         kept = counts.kept(builder)
         if kept is None and self.planned is not None and counts.follows(builder):
             raise counts.unkept(builder)

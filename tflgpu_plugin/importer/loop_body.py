@@ -32,8 +32,8 @@ from tflgpu_plugin.ops.gate_functions import PLAIN
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
-MOST_NODES = 256  # limit of the nodes of a body
-MOST_NUMBERS = 8  # elements of a constant from which indices or extents are computed
+MAX_NODES = 256  # limit of the nodes of a body
+MAX_NUMBERS = 8  # elements of a constant from which indices or extents are computed
 OTHERWISE = "This loop is not a recurrent layer of a known form: {}."
 
 
@@ -67,9 +67,9 @@ class Forms:
     def run(self, body: Graph, given: Sequence[Tensor]) -> list[Any]:
         """Returns the values of the body's outputs for a loop that carries tensors of the types and
         shapes of `given`."""
-        if len(body.nodes) > MOST_NODES or len(given) != len(body.inputs):
+        if len(body.nodes) > MAX_NODES or len(given) != len(body.inputs):
             raise otherwise(
-                f"it has {len(body.nodes)} nodes (at most {MOST_NODES}) and {len(body.inputs)} "
+                f"it has {len(body.nodes)} nodes (at most {MAX_NODES}) and {len(body.inputs)} "
                 f"inputs for {len(given)} values"
             )
         for k, (index, tensor) in enumerate(zip(body.inputs, given, strict=True)):
@@ -96,7 +96,7 @@ class Forms:
             data = self.tensors[index].data
             if data is None:
                 raise otherwise(f"no node writes {self.tensors[index].name!r}")
-            if data.dtype.kind == "i" and data.size <= MOST_NUMBERS:
+            if data.dtype.kind == "i" and data.size <= MAX_NUMBERS:
                 return Numbers(tuple(int(n) for n in data.reshape(-1)))
         return self.values.get(index)
 

@@ -19,8 +19,8 @@ from tflgpu_plugin.importer.symbols import of_shape
 from tflgpu_plugin.ir import DOUBLE, FOLDED, SINGLE, Array, Graph, Node, Refusal, Tensor, Unfit
 from tflgpu_plugin.ir.symbolic import symbolic
 
-MOST_NODES = 1024  # nodes of all steps: planning takes about a millisecond for each
-MOST_STEPS = 512
+MAX_NODES = 1024  # nodes of all steps: planning takes about a millisecond for each
+MAX_STEPS = 512
 SECONDS_PER_NODE = 2e-6  # of the nominal GPU (see `partition`): about half a launch
 
 
@@ -82,8 +82,8 @@ class Steps:
 
     def _check(self, count: int, done: Effort) -> None:
         """Raises Unsupported for so many nodes with this work: see `check`."""
-        if count > MOST_NODES:
-            raise not_unrolled(f"they have more than {MOST_NODES} nodes together")
+        if count > MAX_NODES:
+            raise not_unrolled(f"they have more than {MAX_NODES} nodes together")
         on_gpu = SECONDS_PER_NODE * count + done.on_gpu
         if on_gpu > 2 * partition.SECONDS_PER_RUN + done.on_cpu:
             raise not_unrolled(f"for {done}, {count} launches would take longer than the CPU")
@@ -149,8 +149,8 @@ class Steps:
     def step(self, body: HostModel, carried: Sequence[int]) -> list[int]:
         """Adds the nodes of one step and returns what its graph computes. Raises Unsupported."""
         self.taken += 1
-        if max(self.taken, self.total or 0) > MOST_STEPS:
-            raise not_unrolled(f"it takes more than {MOST_STEPS} steps")
+        if max(self.taken, self.total or 0) > MAX_STEPS:
+            raise not_unrolled(f"it takes more than {MAX_STEPS} steps")
         found, held = self.imported(body, carried), self._held(body, carried)
         inner = dict(held)
         for parts in self._lists(held).values():
@@ -167,8 +167,8 @@ class Steps:
             outputs = tuple(self.e.tensors.add(tensors[t]) for t in node.outputs)
             ids |= zip(node.outputs, outputs, strict=True)
             self.e.nodes.append(replace(node, id=-1, inputs=inputs, outputs=outputs))
-        if len(self.e.nodes) > MOST_NODES:
-            raise not_unrolled(f"they have more than {MOST_NODES} nodes together")
+        if len(self.e.nodes) > MAX_NODES:
+            raise not_unrolled(f"they have more than {MAX_NODES} nodes together")
         self._foresee(self.e.nodes[before:])
         return [
             held[key] if key in held

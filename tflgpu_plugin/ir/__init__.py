@@ -27,7 +27,7 @@ from tflgpu_plugin.ir.plan import (
     Buffer, Dispatch, Forgotten, Pack, Pipeline, Plan, Port, Symbols, Weight, contents,
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import (
-    COUNTS, EVEN, EXACT_INTEGERS, FACTOR_UNIT, INT32, LEAST_SHIFT, NUMBERS, ONE, SHORT, STORED,
+    COUNTS, EVEN, EXACT_INTEGERS, FACTOR_UNIT, INT32, MIN_SHIFT, NUMBERS, ONE, SHORT, STORED,
     UNSIGNED, WHOLE, Levels, alike, fixed_point, levels, quantized, is_integer, short,
 )  # fmt: skip
 from tflgpu_plugin.ir.refusal import CODES, OTHER, Impossible, Refusal, Unfit, code_of
@@ -47,9 +47,9 @@ __all__ = [
     "FLOAT8",
     "FOLDED",
     "INT32",
-    "LEAST_SHIFT",
     "MAX_FLOAT16",
     "MAX_FLOAT32",
+    "MIN_SHIFT",
     "NARROW",
     "NUMBERS",
     "NUMPY_DTYPES",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import comb, prod
 
 from tflgpu_plugin.ir.polynomial import (
-    MOST,
+    MAX_EXTENT,
     Atom,
     Guard,
     Terms,
@@ -19,7 +19,7 @@ from tflgpu_plugin.ir.polynomial import (
     shifted,
 )
 
-MOST_REPLACED = 128  # terms of a polynomial whose variables are replaced
+MAX_REPLACED = 128  # terms of a polynomial whose variables are replaced
 INT64 = (1 << 63) - 1
 
 Range = tuple[int, int]
@@ -39,7 +39,7 @@ def least(terms: Terms, limits: Callable[[int], Range]) -> int | None:
     found: Sums = dict(terms)
     for atom, sign in signs.items():
         found = _replaced(found, atom, limits(atom)[sign < 0], 1 if sign >= 0 else -1)
-        if len(found) > MOST_REPLACED:
+        if len(found) > MAX_REPLACED:
             return _sum_of_least(terms, limits)
     bound = found.pop((), 0)
     return bound if all(n >= 0 for n in found.values()) else None
@@ -160,9 +160,9 @@ def quotient_limits(
     (`above`) and its denominator (`below`); None stands for an unknown bound."""
     (low, high), (small, large) = above, below
     if low is None or low < 0 or small is None or small <= 0:
-        return -MOST, MOST
+        return -MAX_EXTENT, MAX_EXTENT
     lowest = min(low, up) if large is None else (low + up * (large - 1)) // large
-    return lowest, MOST if high is None else (high + up * (small - 1)) // small
+    return lowest, MAX_EXTENT if high is None else (high + up * (small - 1)) // small
 
 
 def limits_of(atoms: Iterable[Atom]) -> list[Guard]:
@@ -171,6 +171,6 @@ def limits_of(atoms: Iterable[Atom]) -> list[Guard]:
     for k, atom in enumerate(atoms):
         if atom.op == "in" and atom.least:
             found.append(Guard("ge", shifted((((k,), 1),), -atom.least)))
-        if atom.op == "in" and atom.most < MOST:
+        if atom.op == "in" and atom.most < MAX_EXTENT:
             found.append(Guard("ge", shifted((((k,), -1),), atom.most)))
     return found

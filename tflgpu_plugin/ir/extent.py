@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tflgpu_plugin.ir.bounds import Bounds, limits_of, quotient_limits
 from tflgpu_plugin.ir.choosing import ExcludesOneError, choosing, single
 from tflgpu_plugin.ir.polynomial import (
-    MOST,
+    MAX_EXTENT,
     ONE,
     ZERO,
     Atom,
@@ -37,10 +37,10 @@ from tflgpu_plugin.ir.polynomial import (
     times,
 )  # fmt: skip
 
-LEAST = 2  # the least value of most symbols: extents of 0 and 1 are none, but see `Trace.unit`
+MIN_SYMBOL = 2  # extents of 0 and 1 do not become symbols, but see `Trace.unit`
 TYPICAL = 4  # the example of an extent that is 1 in the present run, but may be larger
-EXTENTS = LEAST, MOST
-INTEGERS = 2 - MOST, MOST - 2  # limits of values that a run gives: those beyond may be clamped
+EXTENTS = MIN_SYMBOL, MAX_EXTENT
+INTEGERS = 2 - MAX_EXTENT, MAX_EXTENT - 2  # of values of a run; others may have been clamped
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Trace:
     def bounds(self) -> Bounds:
         return Bounds(self.atoms)
 
-    def symbol(self, number: Any, value: int, low: int = LEAST, high: int = MOST) -> int:
+    def symbol(self, number: Any, value: int, low: int = MIN_SYMBOL, high: int = MAX_EXTENT) -> int:
         """Returns the symbol `number` with this example value."""
         return self.atom("in", number, ZERO, value, low, high)
 

@@ -13,12 +13,12 @@ from tflgpu_plugin.ir.choosing import ExcludesOneError
 Terms = tuple[tuple[tuple[int, ...], int], ...]  # ((atoms, coefficient), ...) in order, no zeros
 ZERO: Terms = ()
 ONE: Terms = (((), 1),)
-MOST_TERMS, MOST_FACTORS = 32, 8  # of a polynomial that is not named
+MAX_TERMS, MAX_FACTORS = 32, 8  # of a polynomial; a longer one becomes an atom
 FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
     "quotient": floordiv, "remainder": mod, "rounded_up": lambda a, b: -(-a // b),
     "larger": max, "smaller": min,
 }  # fmt: skip
-MOST = (1 << 31) - 1  # the largest magnitude of an extent
+MAX_EXTENT = (1 << 31) - 1  # the largest magnitude of an extent
 
 
 class Atom(NamedTuple):
@@ -149,7 +149,7 @@ def divided_by(terms: Terms, number: int) -> tuple[Terms, Terms]:
 
 def is_short(terms: Terms) -> bool:
     """Whether a polynomial has few terms of few factors."""
-    return len(terms) <= MOST_TERMS and all(len(atoms) <= MOST_FACTORS for atoms, _ in terms)
+    return len(terms) <= MAX_TERMS and all(len(atoms) <= MAX_FACTORS for atoms, _ in terms)
 
 
 def parted(terms: Terms) -> tuple[int, int, Terms]:

@@ -27,7 +27,7 @@ INT32 = np.iinfo(np.int32)  # the range of integers on the device
 EVEN = "even"
 NUMBERS = Quantization((1.0,), (0,), rounding=EVEN)
 FACTOR_UNIT = 1 << 15  # splits a 31-bit fraction in two parts, which float32 holds exactly
-ONE, LEAST_SHIFT = 1 << 31, -31  # of factors in fixed point: the number 1, and the least exponent
+ONE, MIN_SHIFT = 1 << 31, -31  # of factors in fixed point: the number 1, and the least exponent
 # Scales with a smaller relative difference give the same levels: 255 steps differ by 0.03, and so
 # do 65,535 steps of int16.
 ALIKE, ALIKE_SHORT = 1e-4, 4e-7
@@ -188,5 +188,5 @@ def fixed_point(factors: Array) -> tuple[Array, Array]:
     fractions = np.floor(parts * ONE + 0.5)
     full = fractions == ONE
     fractions, shifts = np.where(full, ONE / 2, fractions), shifts.astype(np.int64) + full
-    tiny = shifts < LEAST_SHIFT
+    tiny = shifts < MIN_SHIFT
     return np.where(tiny, 0, fractions), np.where(tiny, 0, shifts)

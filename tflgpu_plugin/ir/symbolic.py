@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.ir.choosing import chooses, differ
 from tflgpu_plugin.ir.extent import Extent, terms_of
-from tflgpu_plugin.ir.polynomial import MOST, Terms, negated, plus
+from tflgpu_plugin.ir.polynomial import MAX_EXTENT, Terms, negated, plus
 
 
 def is_integer(number: Any) -> bool:
@@ -135,8 +135,8 @@ def _extreme(op: str, choose: Callable[..., int], a: int, b: int) -> int:
             return number
     first, second = sorted((terms_of(a), terms_of(b)))
     ends = trace.bounds.both(first), trace.bounds.both(second)
-    least = choose(-MOST if low is None else low for low, _ in ends)
-    most = choose(MOST if high is None else high for _, high in ends)
+    least = choose(-MAX_EXTENT if low is None else low for low, _ in ends)
+    most = choose(MAX_EXTENT if high is None else high for _, high in ends)
     return trace.atom(op, first, second, choose(example(a), example(b)), least, most)
 
 

@@ -25,7 +25,7 @@ CHOICE = (
     "DRI_PRIME",
 )
 
-MOST_BYTES = 1 << 20  # limit for a manifest file
+MAX_BYTES = 1 << 20  # limit for a manifest file
 
 
 def open_ahead(lib: Any) -> None:
@@ -62,7 +62,7 @@ def libraries() -> Iterator[str]:
     up."""
     for manifest in manifests():
         try:
-            if not manifest.is_file() or manifest.stat().st_size > MOST_BYTES:
+            if not manifest.is_file() or manifest.stat().st_size > MAX_BYTES:
                 continue
             named = json.loads(manifest.read_text())["ICD"]["library_path"]
         except (OSError, ValueError, LookupError, TypeError, RecursionError):

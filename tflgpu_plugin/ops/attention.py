@@ -38,8 +38,8 @@ from tflgpu_plugin.ops.tiles import hiding_threads
 
 MASK, LENGTHS = 3, 4
 LANES = 8  # threads of a team, which share rows
-MOST_PARTS = 4  # slices of the result per thread
-MOST_SUMS = 32  # vec4 of the result per thread, over all its rows
+MAX_PARTS = 4  # slices of the result per thread
+MAX_SUMS = 32  # vec4 of the result per thread, over all its rows
 GPU_SUMS = 8  # the same on GPUs, so that registers allow several waves
 # Slices of keys that GPUs load at once, by vendor (others 1): by Mesa's compilers more would spill
 # registers, above all with 4 rows of heads of 64.
@@ -49,7 +49,7 @@ SPILL_HALVES = ("intel",)  # vendors whose compiler spills registers for that ma
 # Vendors on whose GPUs the conversion of keys and values from float16, for each tile of rows, takes
 # longer than reading float32.
 FLOAT_KEYS = ("nvidia",)
-MOST_ROWS = 4  # on GPUs: they use less than half of the registers
+MAX_ROWS = 4  # on GPUs: they use less than half of the registers
 SOFTWARE_ROWS = 8
 BLOCK = 32  # keys
 MAX_THREADS, WORKGROUP_BYTES = 256, 16_384  # of a workgroup, on every device
@@ -95,7 +95,7 @@ def _parts(width: int) -> tuple[int, int]:
     """Returns the number of slices of the result that a thread computes, and the number of passes
     (the y axis of the launch) that cover all slices of this width."""
     slices = -(-width // 4)
-    times = -(-slices // (LANES * MOST_PARTS))
+    times = -(-slices // (LANES * MAX_PARTS))
     return -(-slices // (LANES * times)), times
 
 
@@ -265,9 +265,9 @@ FORMS = Forms(
 def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
     """Returns how many rows, a power of two, share the keys that a thread loads, for `outer` heads
     and batches. It is smaller on GPUs that would otherwise have idle threads."""
-    most = MOST_SUMS if target.software else GPU_SUMS
+    most = MAX_SUMS if target.software else GPU_SUMS
     if not target.shuffles:
-        most = MOST_SUMS // 4  # without shuffles each row costs another load
+        most = MAX_SUMS // 4  # without shuffles each row costs another load
     count = starting(target)[0]
     while count > 1 and (
         count >= 2 * rows
@@ -286,7 +286,7 @@ def starting(target: Target) -> tuple[int, int]:
     if forced := target.tuning.get("attention_tile"):
         rows, ahead = forced.split("x")
         return int(rows), int(ahead)
-    return MOST_ROWS, AHEAD.get(target.vendor, 1)
+    return MAX_ROWS, AHEAD.get(target.vendor, 1)
 
 
 def _wanted(target: Target, rows: int) -> int:

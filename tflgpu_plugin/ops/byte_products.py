@@ -26,9 +26,9 @@ from tflgpu_plugin.ops.product import Product, multiply
 from tflgpu_plugin.ops.tiles import word_tile
 
 NAME = "byte_products"
-MOST_TERMS = 1 << 15  # of a sum of products of 9 bits that int32 holds
+MAX_TERMS = 1 << 15  # of a sum of products of 9 bits that int32 holds
 STEP = 4  # channels of an iteration
-LEAST_CHANNELS = 3  # that pay, of these
+MIN_CHANNELS = 3  # that pay, of these
 
 
 def form(made: Callable[[Problem], tuple[Lowering, Node, Product] | None]) -> Form[Problem]:
@@ -55,7 +55,7 @@ def _suits(low: Lowering, node: Node, product: Product) -> bool:
     data = low.graph.constant(node.operand(1))
     if data is None or data.dtype.kind != "i" or shift(data) is None:
         return False
-    few = blocks.taps * blocks.channels <= MOST_TERMS and blocks.depth >= LEAST_CHANNELS
+    few = blocks.taps * blocks.channels <= MAX_TERMS and blocks.depth >= MIN_CHANNELS
     fits = blocks.count * blocks.block_vectors * VECTOR_BYTES // STEP <= low.target.storage_bytes
     return few and fits and level(low, node.operand()) is not None
 

@@ -15,7 +15,7 @@ from tflgpu_plugin.ir import COMPLEX, Array, Editor, Graph, Node, Shape, paired,
 from tflgpu_plugin.ir.symbolic import example, is_symbolic
 from tflgpu_plugin.ops.lowering import Lowering
 
-MOST_LISTED = 1 << 11  # least number up to which a symbolic number of integers is listed
+MAX_LISTED = 1 << 11  # least number up to which a symbolic number of integers is listed
 
 
 class Decomposition:
@@ -47,7 +47,7 @@ class Decomposition:
         of a longer constant."""
         if not is_symbolic((first, count)):
             return self.indices(np.arange(first, first + count).reshape(-1, 1))
-        most = max(2 * example(abs(first) + count), MOST_LISTED)
+        most = max(2 * example(abs(first) + count), MAX_LISTED)
         start, numbers = self.indices([most + first]), self.indices(np.arange(-most, most))
         return self.reshape(self.add("slice", numbers, start, self.indices([count])), (count, 1))
 

@@ -20,7 +20,7 @@ from tflgpu_plugin.ops.table import Op, Weights
 from tflgpu_plugin.ops.tiles import passes_weights
 from tflgpu_plugin.ops.window import Span
 
-MOST_SPANNED = 7  # taps of a row in the span form
+MAX_SPANNED = 7  # taps of a row in the span form
 AT_ONCE = 2  # output rows that a GPU thread loads at once; 3 would leave GCN fewer waves
 
 
@@ -92,12 +92,12 @@ def _strided_rows(d: Depthwise) -> bool:
 def _span_suits(d: Depthwise) -> bool:
     columns = d.columns
     strides = columns.stride == 1 or (columns.stride == 2 and columns.dilation == 1)
-    return d.walks and strides and 2 <= columns.kernel <= MOST_SPANNED
+    return d.walks and strides and 2 <= columns.kernel <= MAX_SPANNED
 
 
 def _span_pays(d: Depthwise) -> bool:
     """Whether the span form pays: it loads input per tap and column, and weights once if shared."""
-    return d.columns.kernel <= (MOST_SPANNED if d.low.target.shuffles else 4)
+    return d.columns.kernel <= (MAX_SPANNED if d.low.target.shuffles else 4)
 
 
 def _spanned(d: Depthwise) -> int:

@@ -18,7 +18,7 @@ from tflgpu_plugin.ops.lowering import Constant, Lowering, Source, Stores
 from tflgpu_plugin.ops.packing import VECTOR_BYTES
 from tflgpu_plugin.ops.tiles import multiplies_bytes
 
-MOST = 1 << 22  # of a sum whose integer the last bits of a float32 are
+MAX_SUM = 1 << 22  # smaller sums can be read from the mantissa of a float32
 ABOVE = 0x4B400000  # the bits of 3 * 2^22 as float32, which the sums are above zero
 ROWS = TAPS = 3  # of windows whose products are dot products
 
@@ -31,7 +31,7 @@ def suits(low: Lowering, node: Node) -> bool:
     if data is None or data.dtype.kind != "i" or level(low, node.operand()) is None:
         return False
     most = np.abs(data.astype(np.int64)).reshape(-1, data.shape[-1]).sum(0).max() * 255
-    return bool(most < MOST) and integer_sums.step(low, node) is not None
+    return bool(most < MAX_SUM) and integer_sums.step(low, node) is not None
 
 
 def multiplies(low: Lowering, node: Node) -> bool:

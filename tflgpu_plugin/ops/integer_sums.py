@@ -14,13 +14,15 @@ from tflgpu_plugin.ir.quantization import EXACT_INTEGERS, INT32, ONE
 from tflgpu_plugin.ops.levels import BYTE, level
 from tflgpu_plugin.ops.lowering import Constant, Lowering
 
-MOST = 1 << 20  # below it a product is known to less than a half
-MOST_SHIFT = MOST.bit_length() + 1  # by which results below that are 0, as by larger ones
+# float32 has an error of less than 1/2 in products below this. Shifted right by MAX_SHIFT, or by
+# more, they are 0.
+MAX_PRODUCT = 1 << 20
+MAX_SHIFT = MAX_PRODUCT.bit_length() + 1
 HALF = 4  # the row of `half` in the table of `requantized_sums`
 NEAR = 0x12900000  # what `requantized_sums` has for a product of 0
-MOST_SMALL = 1 << 22  # of sums that become floats without a conversion
-MOST_FIXED = 1 << 12  # of sums beside a bias that alone decides
-FIXED = 2 * MOST_FIXED
+MAX_SMALL_SUM = 1 << 22  # smaller sums become float32 without a conversion instruction
+MAX_FIXED_SUM = 1 << 12  # with smaller sums, the bias alone may determine the result
+FIXED = 2 * MAX_FIXED_SUM
 
 
 class Channels(NamedTuple):
@@ -70,7 +72,7 @@ class Channels(NamedTuple):
         matters beside the bias."""
         least, most = self.bias - self.reach, self.bias + self.reach
         within = (least >= INT32.min) & (most <= INT32.max)  # hosts' sums do not wrap around
-        small = (self.reach < MOST_FIXED) & (self.shift >= 0)
+        small = (self.reach < MAX_FIXED_SUM) & (self.shift >= 0)
         return np.asarray((self.results(least) == self.results(most)) & within & small)
 
     @property
@@ -102,7 +104,7 @@ def step(low: Lowering, node: Node) -> EpilogueOp | None:
     if not (inside and least <= 0 <= most and most - least <= BYTE.max - BYTE.min):
         return None
     (name, suits, _), channels = _FOUND[first.op], Channels.of(low, node)
-    if name == "requantize_sums" and channels.most_sum < MOST_SMALL:
+    if name == "requantize_sums" and channels.most_sum < MAX_SMALL_SUM:
         name = "requantize_small_sums"
     numbers = (float(zero), least + zero, most + zero, scale)
     return EpilogueOp(name, first.tensor, numbers) if suits(channels) else None
@@ -140,9 +142,9 @@ def _is_shifted(c: Channels) -> bool:
     """Whether all results are shifted right, and the products of sums up to the last level, or of
     all sums, are so small that float32 knows them well enough."""
     power, most = 0.5**c.shift, max(-c.least, c.most) + 1
-    small = (most <= MOST * power) & (most * ONE <= EXACT_INTEGERS * power * c.fraction)
+    small = (most <= MAX_PRODUCT * power) & (most * ONE <= EXACT_INTEGERS * power * c.fraction)
     sums = c.reach + np.abs(c.bias)
-    small |= (sums < EXACT_INTEGERS) & (sums * c.fraction < MOST * ONE)
+    small |= (sums < EXACT_INTEGERS) & (sums * c.fraction < MAX_PRODUCT * ONE)
     return bool((((c.shift > 0) & small) | c.fixed).all())
 
 
@@ -153,7 +155,7 @@ def _of_fixed_point(c: Channels, zero: int) -> tuple[Array, ...]:
     bias = np.where(fixed, c.sure, c.bias)
     fraction = np.where(fixed, ONE // FIXED, c.fraction)
     factor = (fraction / ONE).astype(np.float32).view(np.int32)
-    shift = np.where(fixed, 1, np.minimum(c.shift, MOST_SHIFT))
+    shift = np.where(fixed, 1, np.minimum(c.shift, MAX_SHIFT))
     return bias, fraction, factor, shift, (((2 * zero + 1) << shift) >> 1) - NEAR
 
 

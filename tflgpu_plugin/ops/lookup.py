@@ -23,7 +23,7 @@ from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, quantization
 from tflgpu_plugin.ir.quantization import fixed_point
 from tflgpu_plugin.ops.elementwise import lower_pair, shapes
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
-from tflgpu_plugin.ops.quantized_short import LEAST, MOST, power_of_two
+from tflgpu_plugin.ops.quantized_short import MAX_INT16, MIN_INT16, power_of_two
 from tflgpu_plugin.ops.table import GATE, Op, Short, same_shape
 
 COUNT = 1 << 16
@@ -43,7 +43,7 @@ def tabled(table: Callable[[Graph, Node], Array]) -> Short:
 
 
 def numbers() -> Array:
-    return np.arange(LEAST, MOST + 1, dtype=np.int64)
+    return np.arange(MIN_INT16, MAX_INT16 + 1, dtype=np.int64)
 
 
 @cache
@@ -168,16 +168,16 @@ def populated(function: Callable[[Array], Array], x: Any, zero: int, y: Any) -> 
     tensorflow/lite/kernels/internal/common.h, for inputs of scale `x` and this zero point and
     results of scale `y`, computed in the type of both scales."""
     kind = type(x)
-    low, high = x * kind(LEAST - zero), x * kind(MOST - zero)
+    low, high = x * kind(MIN_INT16 - zero), x * kind(MAX_INT16 - zero)
     step = (high - low) / kind(STEPS)
-    inverse = kind(COUNT) / (y * kind(MOST) - y * kind(LEAST))
+    inverse = kind(COUNT) / (y * kind(MAX_INT16) - y * kind(MIN_INT16))
     start = low + np.arange(STEPS, dtype=kind) * step
     after = low + np.arange(1, STEPS + 1, dtype=kind) * step
     values, middle, later = (function(at) for at in (start, start + step / kind(2), after))
     sample = _away(values * inverse)
     bias = _away((_away((later * inverse + sample) / kind(2)) - _away(middle * inverse)) / 2)
     last = _away(function(np.array([high], kind)) * inverse)
-    found = np.clip(np.concatenate([sample - bias, last]), LEAST, MOST)
+    found = np.clip(np.concatenate([sample - bias, last]), MIN_INT16, MAX_INT16)
     return _looked_up(np.nan_to_num(found, nan=0).astype(np.int64))
 
 
@@ -202,13 +202,13 @@ def _exp(values: Array, unit: np.float32) -> Array:
 def _inverse_root(values: Array, unit: np.float32) -> Array:
     positive = values > 0
     roots = np.sqrt(np.where(positive, values, 1), dtype=Single)
-    return np.where(positive, Single(1) / roots, Single(MOST) * unit).astype(Single)
+    return np.where(positive, Single(1) / roots, Single(MAX_INT16) * unit).astype(Single)
 
 
 def _log(values: Array, unit: np.float32) -> Array:
     positive = values > 0
     logs = np.log(np.where(positive, values, 1).astype(np.float64)).astype(Single)
-    return np.where(positive, logs, Single(LEAST) * unit).astype(Single)
+    return np.where(positive, logs, Single(MIN_INT16) * unit).astype(Single)
 
 
 exp, inverse_root, log = (tabled(interpolated(each)) for each in (_exp, _inverse_root, _log))
@@ -218,7 +218,7 @@ exp, inverse_root, log = (tabled(interpolated(each)) for each in (_exp, _inverse
 def reciprocals() -> Array:
     """Returns the table of 2^15 / (1 + x), in which the int16 numbers represent x from 0 to 1."""
     unit = np.float64(1.0 / (COUNT - 1))
-    return populated(lambda x: np.asarray(1.0 / (1.0 + x)), unit, LEAST, 2 * unit)
+    return populated(lambda x: np.asarray(1.0 / (1.0 + x)), unit, MIN_INT16, 2 * unit)
 
 
 @lru_cache(8)  # 512 KB each
@@ -226,16 +226,16 @@ def exponentials(factor: float) -> Array:
     """Returns the table of 2^15 exp(-10 f d / 65535) for differences d from 65,535 down to 0, where
     f is `factor` in fixed point."""
     unit = np.float64(1.0 / (COUNT - 1))
-    table = populated(np.exp, 10 * unit, MOST, 2 * unit)
+    table = populated(np.exp, 10 * unit, MAX_INT16, 2 * unit)
     (fraction,), (shift,) = fixed_point(np.array([factor]))
-    differences = numbers() - MOST
+    differences = numbers() - MAX_INT16
     # `MultiplyByQuantizedMultiplier` of numbers of 32 bits: rounds twice.
     left, right = max(int(shift), 0), max(-int(shift), 0)
     product = _in_32_bits(differences * (1 << left)) * int(fraction)
     nudged = product + np.where(product >= 0, 1 << 30, 1 - (1 << 30))
     high = np.where(nudged >= 0, nudged >> 31, -(-nudged >> 31))
     scaled = np.sign(high) * ((np.abs(high) + (1 << right >> 1)) >> right)
-    return np.asarray(table[np.clip(scaled + MOST, LEAST, MOST) - LEAST])
+    return np.asarray(table[np.clip(scaled + MAX_INT16, MIN_INT16, MAX_INT16) - MIN_INT16])
 
 
 def lower_place(low: Lowering, node: Node) -> None:

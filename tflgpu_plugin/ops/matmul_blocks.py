@@ -33,9 +33,9 @@ from tflgpu_plugin.ops.product import multiply
 from tflgpu_plugin.ops.table import Op, unplanned
 from tflgpu_plugin.ops.tiles import team_of
 
-LEAST = 16  # smallest block; blocks are powers of two
+MIN_BLOCK = 16  # smallest block; blocks are powers of two
 UNIT = 32  # most numbers per iteration
-MOST_ROWS = {2: 2, 4: 2, 8: 4}  # rows per thread, by bits
+MAX_ROWS = {2: 2, 4: 2, 8: 4}  # rows per thread, by bits
 AT_ONCE = 2  # rows for which registers hold all words of a unit
 
 
@@ -48,7 +48,7 @@ def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
     zeros = node.inputs[3] if len(node.inputs) > 3 else None
     given = [scales] + ([graph.shape(zeros)] if zeros is not None else [])
     if (
-        bits not in MOST_ROWS or block < LEAST or block & (block - 1)
+        bits not in MAX_ROWS or block < MIN_BLOCK or block & (block - 1)
         or weights[1:] != (count, block * bits // 32) or any(s != weights[:2] for s in given)
     ):  # fmt: skip
         raise Misfit(f"weights of {list(weights)} in {bits} bits do not fit {numbers} inputs")
@@ -166,7 +166,7 @@ def _multiply(b: BlockProduct) -> None:
     low, node, x, inputs, outputs = b.low, b.node, b.x, b.inputs, b.outputs
     block, bits = (int(node.attributes[name]) for name in ("block", "bits"))
     rows = x.batch * x.spatial
-    together = min(MOST_ROWS[bits], 1 << (rows - 1).bit_length())
+    together = min(MAX_ROWS[bits], 1 << (rows - 1).bit_length())
     lanes = 8 if low.target.software else 64
     used, unit = -(-inputs * bits // 32), min(block, UNIT) * bits // 32
     units = -(-used // unit)

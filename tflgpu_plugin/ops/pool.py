@@ -36,7 +36,8 @@ from tflgpu_plugin.ops.window import Span
 NORM = Reduction(
     ZERO, SUM, "pow_exact(a, vec4f(1.0 / p.order))", "pow_exact(abs(v), vec4f(p.order))"
 )
-MOST_SHORT = 127  # times the largest int16; two roundings of float32 then err by less than a half
+# Sums of so many int16 numbers: two roundings of float32 then have an error of less than 1/2.
+MAX_INT16_AREA = 127
 ONE = Span(1, 1, 1, 1, 0, 1)  # stands for an absent axis
 
 
@@ -202,7 +203,7 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
     it."""
     counts = [prod(lengths) for lengths in product(*map(_lengths, _spans(graph, node)))]
     found = lcm(*counts)
-    if found <= rounding.MOST_PARTS:
+    if found <= rounding.MAX_PARTS:
         return (float(found),)
     return (rounding.WEIGHTS if 4 * max(counts) <= rounding.WEIGHTS else 1.0,)
 
@@ -210,9 +211,9 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
 def _refuse_short(graph: Graph, node: Node) -> Refusal | None:
     """Refuses averages of int16 over so many pixels that float32 cannot tell all ties apart."""
     counts = [prod(lengths) for lengths in product(*map(_lengths, _spans(graph, node)))]
-    if lcm(*counts) <= MOST_SHORT:
+    if lcm(*counts) <= MAX_INT16_AREA:
         return None
-    said = f"In int16, windows whose sizes divide up to {MOST_SHORT} are supported."
+    said = f"In int16, windows whose sizes divide up to {MAX_INT16_AREA} are supported."
     return Refusal("quantization.unsupported", said)
 
 

@@ -30,7 +30,7 @@ Numbers = tuple[float, ...]
 SUM_UNIT = 1 << 20  # unit of a sum: hosts shift both operands by 20 bits
 DIFFERENCE_UNIT = 1 << 14  # unit of a square: both operands are shifted by 7 bits
 ROOT_UNIT = 1 << 20  # unit of an inverse root
-MOST = 1 << 30  # largest integer that is multiplied
+MAX_MULTIPLICAND = 1 << 30  # largest integer that is multiplied
 SHORT_UNIT, SHORT_SHIFT = 1 << 15, 7  # 16-bit fixed point, and the shift of 8-bit numbers to it
 
 
@@ -189,7 +189,8 @@ def inverse_root(graph: Graph, node: Node, levels: Levels) -> Node | None:
     (x,), unit = scales, 1 / (float(scales[0]) ** 0.5 * ROOT_UNIT)
     factor = 1 / float(np.sqrt(x) * np.float32(levels.scale)) / ROOT_UNIT
     (_, (shift,)) = fixed_point(np.array([factor]))
-    most = min(MOST, max(2 * ROOT_UNIT, MOST >> max(int(shift), 0)))  # no product overflows
+    # No product overflows.
+    most = min(MAX_MULTIPLICAND, max(2 * ROOT_UNIT, MAX_MULTIPLICAND >> max(int(shift), 0)))
     finite = EpilogueOp("clip", None, (0.0, unit * most))
     return replace(node, epilogue=(finite, times(unit, factor, levels)))
 

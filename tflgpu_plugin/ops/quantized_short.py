@@ -13,7 +13,7 @@ from tflgpu_plugin.ir.quantization import FACTOR_UNIT, levels as levels_of, scal
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.quantized import Numbers
 
-LEAST, MOST = -(1 << 15), (1 << 15) - 1
+MIN_INT16, MAX_INT16 = -(1 << 15), (1 << 15) - 1
 SUM_SHIFT = 15  # by which hosts shift both operands of a sum to the left
 NEAR = 1e-3  # hosts take a scale for a power of two if its exponent is so near to an integer
 HALF, WHOLE = 1 << 30, (1 << 31) - 1  # fractions of 31 bits

@@ -28,7 +28,7 @@ MAX_THREADS = 256  # per workgroup
 MIN_SHARED = 16  # elements of a result from which on several threads share it
 MIN_SERIAL = 128  # elements per thread from which on a second launch pays
 MIN_PART = 16  # least elements per thread in a part
-MOST_GROWN = 16  # factor by which a symbolic number of elements may differ from that of the trace
+MAX_GROWTH = 16  # factor by which a symbolic number of elements may differ from that of the trace
 ZERO, SUM = "vec4f(0.0)", "a + v"
 INFINITE = "vec4f(p.infinity)"
 LOWEST = "vec4f(-0x1.fffffep+127f)"
@@ -230,7 +230,7 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     together = threads if threads > WORKGROUP else together
     each = -(-length // together)
     most = 1 if target.software else AHEAD * x.view // 4
-    block, ahead = _block(each), min(most, near(each, MOST_GROWN))
+    block, ahead = _block(each), min(most, near(each, MAX_GROWTH))
     low.loops(node, each + block + each // block + 18)
     parameters: dict[str, object] = {
         "vectors": vectors,
@@ -278,7 +278,7 @@ def _block(count: int) -> int:
     square root, so that both loops are short and the rounding error of sums is small. For a
     symbolic count, the number may be so much too large or small that the error is about twice the
     smallest one."""
-    return isqrt(max(near(count, MOST_GROWN) - 1, 0)) + 1
+    return isqrt(max(near(count, MAX_GROWTH) - 1, 0)) + 1
 
 
 def exchanges(target: Target, count: int) -> bool:

@@ -22,8 +22,8 @@ from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source
 from tflgpu_plugin.ops.table import MOVED, Op
 
-MOST = 128  # samples along an axis of a bin
-MOST_BINS = 1024  # bins along an axis, of roi_max_pool
+MAX_SAMPLES = 128  # samples along an axis of a bin
+MAX_BINS = 1024  # bins along an axis, of roi_max_pool
 
 
 def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
@@ -37,7 +37,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     if len(rois) != 2 or rois[1] != 4 or batches != rois[:1] or not rois[0]:
         said = f"Regions of shape {list(rois)} do not fit numbers of images of {list(batches)}."
         return Refusal("shape.mismatch", said)
-    if not 0 <= samples <= MOST:
+    if not 0 <= samples <= MAX_SAMPLES:
         said = f"Regions with {samples} samples are not supported."
         return Refusal("attribute.unsupported", said)
     return None
@@ -48,7 +48,7 @@ def refuse_pool(graph: Graph, node: Node, target: Target) -> Refusal | None:
     axis."""
     x, rois = (graph.shape(node.operand(k)) for k in range(2))
     size = node.attributes["size"]
-    if len(x) != 4 or 0 in x or min(size) < 1 or max(size) > MOST_BINS:
+    if len(x) != 4 or 0 in x or min(size) < 1 or max(size) > MAX_BINS:
         return Refusal(
             "shape.unsupported", f"Regions of {list(size)} bins of {list(x)} are not supported."
         )

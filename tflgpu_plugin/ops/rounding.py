@@ -13,7 +13,7 @@ from tflgpu_plugin.ops.table import Rounding
 # Fractions of a step to which values are rounded first, so that float32 errors do not break ties:
 # hosts have about 2^19 in sums, and 2^10 in the weights of a bilinear interpolation.
 SUMS, WEIGHTS = 8192.0, 4096.0
-MOST_PARTS = 1 << 14  # with 8 integer bits these still fit float32
+MAX_PARTS = 1 << 14  # with 8 integer bits these still fit float32
 
 Real = type[np.float32] | type[np.float64]
 
@@ -29,7 +29,7 @@ def _product(graph: Graph, node: Node) -> tuple[float, ...]:
     factors = tuple(given[0].scale[0] * other / scale for other in given[1].scale)
     parts = tuple(quantization.fraction(factor) for factor in factors)
     same = len(parts) == 1 or (result.shape and result.shape[-1] == len(parts))
-    return tuple(min(p, float(MOST_PARTS)) for p in parts) if same else (1.0,)
+    return tuple(min(p, float(MAX_PARTS)) for p in parts) if same else (1.0,)
 
 
 def _factor(graph: Graph, node: Node, product: Real, quotient: Real) -> tuple[float, float] | None:

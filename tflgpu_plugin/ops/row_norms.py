@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.lowering import Access, Launch, Lowering, Source
 
 # Multiply-adds of a product up to which the work that is added takes less time than a launch: it is
 # a fifth of the product on software adapters, and on GPUs a tenth where memory does not hide it.
-MOST_WORK, MOST_WORK_OF_GPUS = 1 << 17, 1 << 23
+MAX_WORK, MAX_WORK_OF_GPUS = 1 << 17, 1 << 23
 
 
 @dataclass(frozen=True)
@@ -105,4 +105,4 @@ def _writer(low: Lowering, root: Source) -> Launch | None:
 
 @chooses
 def _pays(low: Lowering, work: int) -> bool:
-    return work <= (MOST_WORK if low.target.software else MOST_WORK_OF_GPUS)
+    return work <= (MAX_WORK if low.target.software else MAX_WORK_OF_GPUS)

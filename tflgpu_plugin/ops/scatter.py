@@ -37,7 +37,7 @@ from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 from tflgpu_plugin.ops.views import taken
 
 MAX_READS = 1 << 28  # indices that all threads of a launch read, in sum
-MOST_PLACES = 1 << 24  # positions that planning sorts, with about 60 bytes each
+MAX_PLACES = 1 << 24  # positions that planning sorts, with about 60 bytes each
 BLOCK = 4096  # updates per inner loop of the kernel
 FEW = 16  # updates up to which the kernel searches rather than planning sorts
 COMBINED = {
@@ -117,7 +117,7 @@ def in_order(node: Node, form: Form) -> bool:
     kernel searches, so that its plan holds for others."""
     places = form.outer * prod(form.axes) * (1 if node.op == "scatter_nd" else form.inner)
     many = node.attributes["reduction"] == "none" and form.updates > FEW and _count(node) is None
-    return many and not is_symbolic((places,)) and places <= MOST_PLACES
+    return many and not is_symbolic((places,)) and places <= MAX_PLACES
 
 
 def _refuse_type(graph: Graph, tensor: int, reduction: str) -> Refusal | None:
@@ -307,7 +307,7 @@ def apart(graph: Graph, node: Node) -> bool:
     if len(rows) <= FEW or rows.min() < 0:
         return False
     ends = rows.max(0) + 1
-    if any(end > n for end, n in zip(ends, extents, strict=True)) or prod(extents) > MOST_PLACES:
+    if any(end > n for end, n in zip(ends, extents, strict=True)) or prod(extents) > MAX_PLACES:
         return False
     places = np.sort(np.ravel_multi_index(tuple(rows.T), ends))
     return bool(np.all(places[1:] != places[:-1]))

@@ -12,7 +12,7 @@ from tflgpu_plugin.ops.tiles import Tile, choose_tile, row_threads
 from tflgpu_plugin.ops.window import Span
 
 REACH = 16  # elements that are loaded at once; more exceed a thread's registers
-LEAST = 4  # least taps in a part of a row
+MIN_TAPS = 4  # least taps in a part of a row
 PRODUCTS = 64  # products of vec4 without a loop; more take long to compile
 
 
@@ -20,7 +20,7 @@ def suits(c: Convolution) -> bool:
     """Whether the input has few channels and windows are more than one element wide, and a row of a
     window, or a large part of it, can be loaded at once."""
     columns = c.columns
-    short = columns.kernel <= REACH or _taps(columns) >= LEAST
+    short = columns.kernel <= REACH or _taps(columns) >= MIN_TAPS
     return c.few and columns.dilation == 1 and columns.kernel > 1 and short
 
 

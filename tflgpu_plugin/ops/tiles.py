@@ -21,7 +21,7 @@ from tflgpu_plugin.ir.choosing import chooses
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
 BUSY_THREADS = 1 << 13  # threads that fill a mid-size GPU
-MOST_PADDED = 1.15  # most pixels, idle lanes included, relative to the tile with the fewest
+MAX_PADDING_RATIO = 1.15  # most pixels, idle lanes included, relative to the tile with the fewest
 WAITING_THREADS = 1 << 14  # threads that hide memory latency
 MANY_PIXELS, FEW_PIXELS = 7, 2  # per thread on software adapters: maps of any size, small ones
 ROW = 8  # neighbours in a row, whose windows share loads
@@ -29,9 +29,9 @@ FEW_PAY = 1.3  # an additional pipeline must save this factor
 FEW_LANES = 32  # of workgroups for a row or few pixels, whose other lanes would be idle
 PRODUCTS = 128  # per iteration on software adapters: more take long to compile
 AHEAD = 4  # iterations on GPUs whose inputs are loaded at once, to hide latency with few waves
-TEAM, MOST_TEAM = 8, 64  # threads that share an output's inputs, at least and at most
+TEAM, MAX_TEAM = 8, 64  # threads that share an output's inputs, at least and at most
 FEW_STEPS = 12  # iterations per tap; with more (ResNet-18) one tap has enough loads
-MOST_LOADS = 12  # vec4 of x loaded at once, over several taps; more leave GCN one wave
+MAX_LOADS = 12  # vec4 of x loaded at once, over several taps; more leave GCN one wave
 WHOLE_SLICES = ("Mesa 22.",)  # drivers on which 1x1 convolutions take whole slices
 
 
@@ -69,7 +69,7 @@ class Start:
     lanes: int
     weights: str
     wide: tuple[tuple[int, int], ...] = ()
-    loads: int = MOST_LOADS
+    loads: int = MAX_LOADS
     dots: bool = False
     streaming: int = 0
 
@@ -166,7 +166,7 @@ def _sized(
     busy = [(p, q) for p, q in fitting if count * slices >= threads * p * q]
     lanes = _lanes(target, start)
     least_made = min((_made(count, lanes, p) for p, _ in busy), default=0)
-    full = [size for size in busy if _made(count, lanes, size[0]) <= least_made * MOST_PADDED]
+    full = [size for size in busy if _made(count, lanes, size[0]) <= least_made * MAX_PADDING_RATIO]
     pixels, per_thread = full[0] if full else fitting[-1]
     return _tile(pixels, per_thread, lanes, _weights(target, start.weights))
 
@@ -189,7 +189,7 @@ def larger(target: Target, tile: Tile, count: int) -> list[Tile]:
     share weights by shuffle."""
     if tile.weights == "shuffle" or target.software or "tile" in target.tuning:
         return []
-    most = _made(count, tile.lanes, tile.pixels) * MOST_PADDED
+    most = _made(count, tile.lanes, tile.pixels) * MAX_PADDING_RATIO
     fewer = min(tile.lanes, target.workgroup(FEW_LANES))
     return [
         replace(tile, pixels=pixels, lanes=lanes)
@@ -256,7 +256,7 @@ def team_of(target: Target, units: int, slices: int) -> int:
     streaming = max(target.threads, STARTS.get(target.vendor, STARTS["unknown"]).streaming)
     while (
         not target.software
-        and 1 < found < MOST_TEAM
+        and 1 < found < MAX_TEAM
         and units >= 2 * found
         and 2 * found * slices <= streaming
     ):

@@ -18,7 +18,7 @@ from tflgpu_plugin.ops.movement import ANY, host_buffer, workgroups
 from tflgpu_plugin.ops.pick import refuse_indices
 from tflgpu_plugin.ops.table import MOVED, Op, same_shape
 
-MOST_ZEROS = 16  # vec4 of zeros that a thread writes
+MAX_ZEROS = 16  # vec4 of zeros that a thread writes
 Level = tuple[int | None, int, int]  # an axis: see `_levels`
 
 
@@ -133,7 +133,7 @@ def _own(levels: list[Level], ends: bool) -> list[int]:
     """Returns the number of threads on each axis: those of the update or, where `ends`, enough that
     each has few zeros to write."""
     return [
-        larger(few, -(-many // MOST_ZEROS)) if ends and number is not None else few
+        larger(few, -(-many // MAX_ZEROS)) if ends and number is not None else few
         for number, many, few in levels
     ]
 

@@ -35,7 +35,7 @@ MIN_WINOGRAD_GAIN = 1.3  # three more pipelines must save this factor
 # their makers' specifications GPUs do 11 to 15 while they read one from DRAM), and a byte that was
 # just written, up to the size of the cache.
 LAUNCH, MEMORY_BYTE, CACHE_BYTE, CACHED = 1 << 23, 12, 4, 16 << 20
-MOST_WEIGHTS = 64 << 20  # bytes of a layer's transformed weights, 4 times the original
+MAX_WEIGHT_BYTES = 64 << 20  # bytes of a layer's transformed weights, 4 times the original
 PAIRS_IN, PAIRS_OUT = 3, 2  # rows per GPU thread, of 6 and of 4
 LANES = 16  # workgroup size of transforms on software adapters, where starting one is slow
 
@@ -78,7 +78,7 @@ def pays(c: Convolution) -> bool:
     if target.software:
         return _faster_on_software(target, count, maps, slices)
     size = _bytes(count, slices, _tile(target, slices[1], count))
-    return size[2] <= MOST_WEIGHTS and gained(target, count, maps, slices) > 0
+    return size[2] <= MAX_WEIGHT_BYTES and gained(target, count, maps, slices) > 0
 
 
 def _count(c: Convolution) -> int:

@@ -15,7 +15,7 @@ from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 SAMPLE = 16  # elements by which most constants differ
-MOST = 1 << 22  # bytes of a constant that is compared: larger ones are weights of one layer
+MAX_COMPARED_BYTES = 1 << 22  # of a constant; larger ones are weights of a single layer
 
 
 def share_common_subexpressions(graph: Graph) -> Graph:
@@ -51,7 +51,7 @@ def _equal_constants(graph: Graph) -> dict[int, int]:
         data = tensor.data
         if data is None or tensor.quantization is not None or data.dtype == object:
             continue
-        if data.nbytes > MOST:
+        if data.nbytes > MAX_COMPARED_BYTES:
             continue
         key = data.shape, tensor.dtype, str(data.dtype), tensor.wide, data.flat[:SAMPLE].tobytes()
         alike.setdefault(key, {})[number] = data

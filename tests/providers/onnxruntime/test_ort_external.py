@@ -146,7 +146,7 @@ def test_other_values_are_not_those_of_the_file(
 
 
 def test_as_few_values_as_are_mapped_are_compared_too(tmp_path: Path) -> None:
-    data = np.arange(external.LEAST // 4, dtype=np.int32)
+    data = np.arange(external.MIN_BYTES // 4, dtype=np.int32)
     (tmp_path / "weights").write_bytes(data.tobytes())
     origin = Origin("weights", 0, data.nbytes)
     assert Files(tmp_path).view(origin, data) is not None
@@ -155,7 +155,7 @@ def test_as_few_values_as_are_mapped_are_compared_too(tmp_path: Path) -> None:
 
 
 def test_files_are_closed_with_their_last_view(tmp_path: Path) -> None:
-    data = np.ones(external.LEAST, np.uint8)
+    data = np.ones(external.MIN_BYTES, np.uint8)
     (tmp_path / "weights").write_bytes(data.tobytes())
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))

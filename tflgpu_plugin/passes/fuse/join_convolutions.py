@@ -24,7 +24,7 @@ from tflgpu_plugin.passes.fuse.epilogue import MAX_OPERANDS
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 MAX_JOINED = 1 << 22  # total elements of weights, which are copied
-MOST_VECTORS = 4 * WAITING_THREADS  # of a result; for larger ones each thread makes at least four
+MAX_VECTORS = 4 * WAITING_THREADS  # of a result; for larger ones each thread makes at least four
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
 
 @chooses
 def _is_small(made: Geometry) -> bool:
-    return made.vectors < MOST_VECTORS
+    return made.vectors < MAX_VECTORS
 
 
 def _last_of(uses: DefUse, branch: _Branch) -> Node | None:

@@ -12,7 +12,7 @@ from tflgpu_plugin.ir import Array, EpilogueOp, Graph, Node, Tensor
 from tflgpu_plugin.passes.quant import requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
 
-MOST_OPERANDS = 3  # fused; leaves one storage buffer for scales per channel
+MAX_OPERANDS = 3  # fused; leaves one storage buffer for scales per channel
 EXACT = 0.01  # largest distance from a quantization level, in steps
 
 
@@ -33,7 +33,7 @@ def may_be_whole(node: Node) -> bool:
     weights = ops.weights(node)
     dense = weights and weights.axis == 0 and len(node.inputs) > 1 and node.inputs[1] is not None
     bare = ops.bias(node) is None  # the scale becomes the first epilogue op
-    return bool(dense) and bare and len(operands) <= MOST_OPERANDS
+    return bool(dense) and bare and len(operands) <= MAX_OPERANDS
 
 
 def numbers_on_levels(weights: Tensor) -> Array | None:

@@ -12,7 +12,7 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import quantization
 from tflgpu_plugin.ir.graph import Array, EpilogueOp, Graph, Node, Tensor
-from tflgpu_plugin.ir.quantization import FACTOR_UNIT, INT32, LEAST_SHIFT, ONE, Levels, fixed_point
+from tflgpu_plugin.ir.quantization import FACTOR_UNIT, INT32, MIN_SHIFT, ONE, Levels, fixed_point
 
 BIAS_UNIT = 1 << 12  # unit of a bias's high part: float32 holds both parts exactly
 SMALL = 1 << 21  # float32 holds smaller products of a sum and a fraction to a quarter
@@ -89,7 +89,7 @@ def mean_factor(factor: float, count: int) -> tuple[int, int]:
     tensorflow/lite/kernels/internal/reference/reduce.h."""
     fractions, shifts = fixed_point(np.array([factor]))
     fraction, shift = int(fractions[0]), int(shifts[0])
-    more = min(count.bit_length() - 1, -LEAST_SHIFT + shift)
+    more = min(count.bit_length() - 1, -MIN_SHIFT + shift)
     return (fraction << more) // count, shift - more
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Levels, Node, Tensor, quantization
 from tflgpu_plugin.ops import lookup, wide_total
-from tflgpu_plugin.ops.quantized_short import MOST
+from tflgpu_plugin.ops.quantized_short import MAX_INT16
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 RANGE = 10.0 / 65535.0  # of the hosts' exponentials, in a difference of 1
@@ -24,7 +24,7 @@ def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
     axes = e.constant(np.array([len(graph.shape(node.operand())) - 1], np.int32), dtype="i32")
     numbers = maker.add("digit", node.operand(), numbers=digit)
     most = maker.add("reduce_max", numbers, axes, row=True, keep_dims=True)
-    offset = e.constant(np.full((), MOST, np.float32))
+    offset = e.constant(np.full((), MAX_INT16, np.float32))
     place = maker.add("add", maker.add("sub", numbers, most), offset)
     powers = maker.looked_up(place, lookup.exponentials(factor))
     whole = maker.add("cast", powers, dtype="i32")
