@@ -327,8 +327,8 @@ def _from_the_end(e: Builder, index: int | None, limits: int) -> int:
 
 
 def among_counted(e: Builder) -> int | None:
-    """Returns `counts.OWN` for a NonMaxSuppression of boxes that were counted with their scores."""
-    return counts.OWN if e.counted_axis(0) == 1 and e.counted_axis(1) == 2 else None
+    """Returns `counts.OWN_COUNT` for a NonMaxSuppression of boxes counted with their scores."""
+    return counts.OWN_COUNT if e.counted_axis(0) == 1 and e.counted_axis(1) == 2 else None
 
 
 def chosen_boxes(e: Builder) -> int:

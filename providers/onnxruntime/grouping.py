@@ -100,9 +100,9 @@ class Grouping:
         return [group for group in groups if group]
 
     def _keeping_nodes(self) -> set[int]:
-        """Returns the nodes that keep a count. Shape arithmetic that follows from it is among them
-        only with all of its readers, and its readers only with it, since it is in one group with
-        them."""
+        """Returns the nodes that preserve a count. Shape arithmetic that depends on the count is
+        among them only with all of its readers, and its readers only with it, since they are in
+        one group."""
         keeping, arithmetic = {*self.reading.keeping}, self.reading.arithmetic
         readers: dict[str, set[int | None]] = {name: {None} for name in self.snapshot.outputs}
         for node in self.snapshot.nodes:

@@ -1,6 +1,6 @@
-"""Which axis of a result is as long as an input whose elements a run counts: functions that rows
-name (`keeps_count`). Each returns None where a result depends on the number of elements, or on
-those at other positions."""
+"""The functions that rows name as `keeps_count`. Each returns the axis of a node's result whose
+elements are computed one by one from those along the counted axis of an input; None where a result
+depends on the number of elements, or on elements at other positions (see `importer.counts`)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def squeezed(e: Builder) -> int | None:
 
 def sliced(e: Builder) -> int | None:
     """The slice is of other axes, or has all elements up to the count."""
-    axis, at = e.counted_axis(), counts.places(e, 2) if e.has(2) else []
+    axis, at = e.counted_axis(), counts.indices_of_count(e, 2) if e.has(2) else []
     if axis is None or at is None:
         return None
     for k, (start, end, one, step) in enumerate(zip(*rearranging.edges(e), strict=False)):
@@ -112,7 +112,7 @@ def scattered_nd(e: Builder) -> int | None:
     if not surely_equal(prod(places[:index]), 1):
         return None
     if data is None:
-        return counts.OWN
+        return counts.OWN_COUNT
     return data if data < depth else None
 
 
@@ -181,19 +181,19 @@ def counting(e: Builder) -> int | None:
     """The numbers from 0 to the count."""
     first, delta = e.value(0).reshape(-1)[0], e.value(2).reshape(-1)[0]
     single = surely_equal(first, 0) and surely_equal(delta, 1)
-    return 0 if single and counts.places(e, 1) == [0] else None
+    return 0 if single and counts.indices_of_count(e, 1) == [0] else None
 
 
 def filled(e: Builder) -> int | None:
     """The shape has the count itself once, and does not depend on it otherwise."""
-    at = counts.places(e, 0)
+    at = counts.indices_of_count(e, 0)
     return at[0] if at is not None and len(at) == 1 else None
 
 
 def expanded(e: Builder) -> int | None:
     """The shape has the count itself for the axis, or 1, and does not depend on it otherwise; it
     has the count for one axis of data that is not counted, of extent 1."""
-    axis, at = e.counted_axis(), counts.places(e, 1)
+    axis, at = e.counted_axis(), counts.indices_of_count(e, 1)
     wanted = e.value(1).reshape(-1)
     rank = max(e.rank(), len(wanted))
     if axis is None:
@@ -215,7 +215,7 @@ def reshaped(e: Builder) -> int | None:
     axis, shape = e.counted_axis(), e.shape()
     if axis is None or e.integer("allowzero"):
         return None
-    stated, at = e.value(1).reshape(-1), counts.places(e, 1)
+    stated, at = e.value(1).reshape(-1), counts.indices_of_count(e, 1)
     wanted = rearranging.wanted(e)
     free = [k for k, n in enumerate(stated)
             if surely_equal(n, -1) or (k == axis and surely_equal(n, 0))]  # fmt: skip

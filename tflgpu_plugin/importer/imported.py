@@ -116,9 +116,9 @@ class Imported:
     `options` are the judge's. `run_values` are guesses at values that runs provide. `open`: extents
     were guessed, too; `contradictions` counts shapes that differ from the host's. `constants` are
     the results of the model that are known, by their keys. `keeping` are nodes of the host that
-    keep a count, and `counted` has the node that counts for each value that follows from a count
-    (see `importer.counts`). `sequences` has the tensors of values that are lists of tensors, and
-    `growing` is as in `Tensors`."""
+    preserve a count, and `counted` has, for each value that depends on a count, the node that
+    counts (see `importer.counts`). `sequences` has the tensors of values that are lists of tensors,
+    and `growing` is as in `Tensors`."""
 
     model: HostModel
     table: Table

@@ -118,25 +118,27 @@ class _Importer(State):
         pairs = zip(host.outputs, results, strict=False)
         named = {key: _constant(self.model.values[key], one) for key, one in pairs if key}
         self.ids |= {key: self.tensors.add(one) for key, one in named.items()}
-        if counts.follows(builder):
-            self._tell(builder)
+        if counts.depends_on_count(builder):
+            self._evaluate_trials(builder)
         self.arithmetic.add(host.id)
         return True
 
-    def _tell(self, e: Builder) -> None:
-        """Evaluates the node for other counts of the run, too."""
+    def _evaluate_trials(self, e: Builder) -> None:
+        """Evaluates a node whose inputs depend on a count for each of `counts.TRIAL_COUNTS`. Raises
+        Unsupported for a node of a plan that does not preserve the count."""
         values, asked = list[list[Array]](), (*self.every, *e.row.conditions)
-        for given in counts.tried(e):
+        for given in counts.inputs_per_trial(e):
             inputs = [None if t is None else self.tensors.add(t) for t in given]
             with suppress(Unsupported):
                 again = self.builder(e.host, e.row, inputs, e.known_limit)
                 found = building.evaluate(again, asked) or ()
                 values.append([t.data for t in found if t.data is not None])
         made = [self.ids[key] for key in e.host.writes]
-        if len(values) == len(counts.TRIED) and all(values) and counts.tell(e, made, values):
+        complete = len(values) == len(counts.TRIAL_COUNTS) and all(values)
+        if complete and counts.record_trials(e, made, values):
             self.keeping.add(e.host.id)
         elif self.planned is not None:
-            raise counts.unkept(e)
+            raise counts.not_preserved(e)
 
     def _computed(
         self, host: HostNode, inputs: Sequence[int | None], largest: int
@@ -156,9 +158,9 @@ class _Importer(State):
         builder = self.builder(host, row, inputs)
         run_values.guess(self, builder)
         most = counts.MAX_ELEMENTS if self.planned is None else counts.MAX_ELEMENTS_IN_A_RUN
-        kept = counts.kept(builder)
-        if kept is None and self.planned is not None and counts.follows(builder):
-            raise counts.unkept(builder)
+        kept = counts.result_axis(builder)
+        if kept is None and self.planned is not None and counts.depends_on_count(builder):
+            raise counts.not_preserved(builder)
         asked = (*self.every, *row.conditions)
         if row.op:
             asked += (*self.table.kernels, row_conditions.shaped)
@@ -182,10 +184,10 @@ class _Importer(State):
         if not self.ids.keys() | dict(named).keys() >= {*host.writes}:
             many = f"{len(host.writes)} outputs of {host.title} are not supported."
             raise Unsupported.of("output.unsupported", many)
-        if kept is not None and counts.mark(builder, kept, [t for _, t in named], most):
+        if kept is not None and counts.mark_counted(builder, kept, [t for _, t in named], most):
             self.keeping.add(host.id)
         elif kept is not None and self.planned is not None:
-            raise counts.unkept(builder)
+            raise counts.not_preserved(builder)
         self._check(builder, named)
         for key, tensor in named:
             stated, table = self.model.values[key], self.tensors.table
@@ -312,14 +314,14 @@ class _Importer(State):
         )
 
     def _counted(self) -> dict[str, int]:
-        """Returns the node that counts, by the values that follow from its count."""
+        """Returns, by the key of each value that depends on a count, the host node that counts."""
         makers = {t: node.sources[0] for node in self.nodes for t in node.outputs}
-        table, told = self.tensors.table, self.tensors.told
+        table, trials = self.tensors.table, self.tensors.trials
         found = {}
         for key, tensor in self.ids.items():
             held = table[tensor].counted
-            if held is not None or tensor in told:
-                found[key] = makers[told[tensor].count if held is None else held[1]]
+            if held is not None or tensor in trials:
+                found[key] = makers[trials[tensor].count if held is None else held[1]]
         return found
 
 

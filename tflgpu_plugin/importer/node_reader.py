@@ -31,7 +31,7 @@ class NodeReader:
     (float32(50/7) * 7 is 50 in float32 and 49.9999995 in float64). `misinferred`: the host's shape
     inference gives an entirely different shape. `widened`: inputs of bfloat16 were cast to float32
     for the row. `captured` are the tensors of outer values that the node's bodies read, by their
-    keys. `count` is the tensor that counts elements of inputs, if the node keeps the count (see
+    keys. `count` is the tensor with the count of the inputs, if the node preserves it (see
     `importer.counts`). With a nonzero `known_limit`, the row adds no nodes, and every result must
     be a constant of at most that many elements, computed from known values. `doubles`: the host's
     node has values of float64, which are computed as float32."""

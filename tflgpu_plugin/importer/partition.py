@@ -36,7 +36,7 @@ def groups(
     ready form a partition, then all others that are ready run, and so on. The others begin if that
     makes fewer partitions. Where only a run determines the number of elements of a tensor, nodes
     that read it are in a later partition, since counts are known when a partition has run; but not
-    those that keep the count (`keeping`, see `importer.counts`)."""
+    those that preserve the count (`keeping`, see `importer.counts`)."""
     begun = (_alternating(graph, supported, keeping, first) for first in (True, False))
     return min(begun, key=len)
 

@@ -30,7 +30,7 @@ class State:
     but that other nodes compute. `nodes` are the nodes added so far. `refusals`, `arithmetic`,
     `contradictions`, `unfit` and `impossible` are as in `Imported`. `misled` are values whose shape
     the host infers wrongly, and `chained` tensors that follow from constants alone, whether they
-    could be computed or not. `keeping` are nodes that keep a count (see `importer.counts`)."""
+    could be computed or not. `keeping` are nodes that preserve a count (see `importer.counts`)."""
 
     model: HostModel
     table: Table

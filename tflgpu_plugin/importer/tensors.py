@@ -20,9 +20,9 @@ class TensorId(int):
 
 
 @dataclass(frozen=True)
-class Told:
-    """The values of a tensor for those numbers of the tensor `count` that `importer.counts`
-    tries."""
+class TrialValues:
+    """The values of a tensor for each of `counts.TRIAL_COUNTS`, the values that are assumed for the
+    tensor `count`."""
 
     count: int
     values: tuple[Array, ...]
@@ -34,11 +34,11 @@ class Tensors:
     reference to the table, which would keep constants alive. `shared` are constants by key.
     `offsets` has (another integer, number) for integers that are the sum of these two, and
     `sequences` the tensors of values that are lists of tensors. Those in `stacks` have one tensor,
-    whose first axis counts the tensors of the list. `told` are values that follow from a count of
-    the run, and `bounds` has the largest possible number for each tensor that counts. `computed`
-    are tensors that follow from more than a few integers; None if all do that are not known. Of the
-    counts in `growing` no bound is known: results have `room` for so many, and if a run counts
-    more, native code has a plan made with more room."""
+    whose first axis counts the tensors of the list. `trials` has the known values that depend on a
+    count (see `importer.counts`), and `bounds` the upper bound of each count. `computed` are
+    tensors that follow from more than a few integers; None if all do that are not known. The counts
+    in `growing` have no known bound: results have `room` for so many elements, and if a run counts
+    more, native code requests a plan with more room."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)
@@ -47,7 +47,7 @@ class Tensors:
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     sequences: dict[int, tuple[int, ...]] = field(default_factory=dict)
     stacks: set[int] = field(default_factory=set)
-    told: dict[int, Told] = field(default_factory=dict)
+    trials: dict[int, TrialValues] = field(default_factory=dict)
     bounds: dict[int, int] = field(default_factory=dict)
     computed: set[int] | None = field(default_factory=set)
     growing: set[int] = field(default_factory=set)

@@ -137,28 +137,26 @@ class HostOp:
     host's order). `outputs` are the roles of the supported outputs, "value*" for any number of
     them; None for all that the operator has. `types` are the dtypes that a node may read and write,
     where they are not those of `op`. `bfloat16`: the host has bfloat16 kernels, too, which move the
-    bits, or compute in float32 and round (`rounds`). `narrow`: so it has for other
-    types of at most 8 bits that numpy lacks.
-    `unsigned`: the op's results of uint32 and uint64 are right where int32 holds operands and
-    results, else the run is flagged. `short`: it
-    has kernels for quantized int16, too, whose numbers the op computes. `conditions` take the
-    builder and return a refusal where the node cannot run (without `build`, its inputs are in the
-    order of the op); their docstrings are on the page of operators. `spreads`: the result has
-    the shape to which all inputs broadcast; `stated`: it has the shape that the model states.
-    `chance`: results are random; `of_shapes`: results depend only on the inputs' shapes;
-    `sparse`: it reads sparse constants. `bounds`: the operator "opens" or "closes" a quantized
-    group, which the host runs as one kernel. `longer` is the row for nodes with more inputs,
-    for operators with two operand lists. `double`: the host has kernels of float64, too, whose
-    results the op computes as float32 where the option double says so; a text says why it does
-    not. `fragile`: the host's kernel crashes the process for some tensors without elements.
-    `uninferred`: the host infers no shapes of results, so that those that a model states are its
-    exporter's, and may be wrong. `identity`: results have values where inputs have no elements, as
-    sums of nothing do. `rowless`: the host makes no rows of no rows, as products do. `at_once`
-    computes a node of a loop's body in all steps at once; None where the operator cannot.
-    `keeps_count(builder)` returns the axis along which results follow one by one from inputs whose
-    number a run counts, or None (see `importer.counts`). `ignores` names attributes that may stay
-    unread, in domains without versions (see `Table`), where others
-    that are unread refuse a node."""
+    bits, or compute in float32 and round (`rounds`). `narrow`: so it has for other types of at most
+    8 bits that numpy lacks. `unsigned`: the op's results of uint32 and uint64 are right where int32
+    holds operands and results, else the run is flagged. `short`: it has kernels for quantized
+    int16, too, whose numbers the op computes. `conditions` take the builder and return a refusal
+    where the node cannot run (without `build`, its inputs are in the order of the op); their
+    docstrings are on the page of operators. `spreads`: the result has the shape to which all inputs
+    broadcast; `stated`: it has the shape that the model states. `chance`: results are random;
+    `of_shapes`: results depend only on the inputs' shapes; `sparse`: it reads sparse constants.
+    `bounds`: the operator "opens" or "closes" a quantized group, which the host runs as one kernel.
+    `longer` is the row for nodes with more inputs, for operators with two operand lists. `double`:
+    the host has kernels of float64, too, whose results the op computes as float32 where the option
+    double says so; a text says why it does not. `fragile`: the host's kernel crashes the process
+    for some tensors without elements. `uninferred`: the host infers no shapes of results, so that
+    those that a model states are its exporter's, and may be wrong. `identity`: results have values
+    where inputs have no elements, as sums of nothing do. `rowless`: the host makes no rows of no
+    rows, as products do. `at_once` computes a node of a loop's body in all steps at once; None
+    where the operator cannot. `keeps_count(builder)` returns the axis along which a node preserves
+    the count of its inputs, or None (see `importer.counts`). `ignores` names attributes that may
+    stay unread, in domains without versions (see `Table`), where others that are unread refuse a
+    node."""
 
     name: str
     op: str
