@@ -8,7 +8,15 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Impossible, Refusal, Shape, Unfit, asks, packed
+from tflgpu_plugin.ir import (
+    Array,
+    ImpossibleShapeRefusal,
+    Refusal,
+    Shape,
+    ShapeRefusal,
+    asks,
+    packed,
+)
 from tflgpu_plugin.ops.gather_blocks import MAX_RANK
 from tflgpu_plugin.providers import Builder
 
@@ -214,7 +222,7 @@ def along(e: Builder) -> Refusal | None:
     block, shape = e.integer("block_size"), e.shape()
     count = prod(e.shape(e.x(1)))
     if not block and e.has(2) and prod(e.shape(e.x(2))) != count:
-        return Impossible(
+        return ImpossibleShapeRefusal(
             "shape.mismatch", f"{e.host.title} needs one zero point for each of its {count} scales."
         )
     if not block and count == 1:
@@ -226,7 +234,7 @@ def along(e: Builder) -> Refusal | None:
     if not block:
         fits = count == shape[axis]
         sentence = f"{count} scales do not match axis {axis} of {list(shape)}."
-        return None if fits else Unfit("shape.mismatch", sentence)
+        return None if fits else ShapeRefusal("shape.mismatch", sentence)
     given = [e.x(k) for k in (1, 2) if e.has(k)]
     if any(e.shape(t) != counts(axis, block, shape) for t in given):
         return Refusal(
@@ -265,7 +273,7 @@ def _in_blocks(e: Builder) -> bool:
     return sized and e.dtype(e.x(1)) == "u8" and not e.integer("weight_prepacked")
 
 
-@asks("shape.mismatch", kind=Impossible)
+@asks("shape.mismatch", kind=ImpossibleShapeRefusal)
 def _wide(e: Builder) -> bool:
     """Requires rows of K numbers."""
     # The op's last block of weights may be partial, so that other rows fit it, too.

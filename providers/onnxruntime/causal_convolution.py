@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflgpu_plugin.ir import Condition, Shape, Unfit, needs
+from tflgpu_plugin.ir import Condition, Shape, ShapeRefusal, needs
 from tflgpu_plugin.providers import Builder
 
 from .rearranging import part
@@ -80,5 +80,5 @@ CONDITIONS: Sequence[Condition] = (
     needs("attribute.unsupported", "The activation silu, swish or none.",
           lambda e: e.text("activation", "none") in (*SWISH, "none")),
     needs("shape.mismatch", "Tensors of rank 3, one filter and one bias for each channel, and a "
-          "past of (filter length - 1) * dilation positions.", _fits, kind=Unfit),
+          "past of (filter length - 1) * dilation positions.", _fits, kind=ShapeRefusal),
 )  # fmt: skip

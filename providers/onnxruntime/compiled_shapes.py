@@ -59,7 +59,7 @@ def _variants(
     flat = providers.flat(interface.key)
     first = {name: flat[position] for position, name in names.items() if name.isidentifier()}
     for name, number in [*first.items()][:MAX_NAMES]:
-        reading = providers.symbols.opened(
+        reading = providers.symbols.import_dynamic(
             _with(taken, name, 2 if number == 1 else 1), TABLE, partition.judge
         )
         if interface.run_values.keys() <= reading.run_values.keys():

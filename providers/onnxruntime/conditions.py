@@ -14,7 +14,7 @@ from tflgpu_plugin.ir import (
     WHOLE,
     Condition,
     Refusal,
-    Unfit,
+    ShapeRefusal,
     needs,
     type_name,
 )
@@ -87,7 +87,7 @@ def filled(e: Builder) -> Refusal | None:
         tensor = e.tensors.table[t]
         if 0 in tensor.shape:
             shape = list(tensor.shape)
-            return Unfit(
+            return ShapeRefusal(
                 "shape.empty", f"Tensor {tensor.name!r} has no elements: its shape is {shape}."
             )
     return None

@@ -11,7 +11,7 @@ from string import ascii_uppercase
 
 import numpy as np
 
-from tflgpu_plugin.ir import Unfit, asks, is_symbolic
+from tflgpu_plugin.ir import ShapeRefusal, asks, is_symbolic
 from tflgpu_plugin.providers import Builder
 
 DOTS = "..."
@@ -143,7 +143,7 @@ def readable(e: Builder) -> bool:
     return written and not is_symbolic(tuple(twice))
 
 
-@asks("shape.mismatch", kind=Unfit)
+@asks("shape.mismatch", kind=ShapeRefusal)
 def agreeing(e: Builder) -> bool:
     """Requires letters of one extent each, a known one where a letter is twice in one operand."""
     terms, _ = _equation(e)

@@ -15,7 +15,7 @@ from tflgpu_plugin.ir import (
     NUMPY_DTYPES,
     UNSIGNED,
     WHOLE,
-    Unfit,
+    ShapeRefusal,
     type_name,
 )
 from tflgpu_plugin.providers import Builder, Unsupported
@@ -99,7 +99,7 @@ def _of_nothing(e: Builder, axes: Sequence[int]) -> int:
     elif isinf(identity) and dtype not in ("f32", "f16"):
         held = type_name(dtype)
         said = f"{e.host.title} of a tensor without elements is the least or largest {held}."
-        raise Unsupported(Unfit("shape.empty", said))
+        raise Unsupported(ShapeRefusal("shape.empty", said))
     shape = [1 if k in axes else n for k, n in enumerate(e.shape()) if keep or k not in axes]
     return e.add("expand", e.const(identity, NUMPY_DTYPES[dtype]), e.index(shape))
 
@@ -116,7 +116,7 @@ def reduction(e: Builder) -> int:
     axes = sorted({e.axis(axis, rank) for axis in given or range(rank)})
     if min(given or (0,)) < 0 and 0 in e.shape():
         said = f"onnxruntime does not reduce negative axes of {list(e.shape())}, without elements."
-        raise Unsupported(Unfit("host.ambiguous", said))
+        raise Unsupported(ShapeRefusal("host.ambiguous", said))
     if 0 in [e.shape()[axis] for axis in axes]:
         return _of_nothing(e, axes)
     return e.add(e.row.op, x, e.index(axes), keep_dims=bool(e.integer("keepdims", 1)), **more)

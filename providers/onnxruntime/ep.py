@@ -154,7 +154,7 @@ def _place(level: sessions.Level, taken: Snapshot, session: sessions.Session) ->
         messages.warn_of_unknown_exclusions(
             session.options.exclude, named, operators, session.logged
         )
-    reading = providers.symbols.opened(taken, TABLE, providers.judge(session.options))
+    reading = providers.symbols.import_dynamic(taken, TABLE, providers.judge(session.options))
     grouping = Grouping(taken, reading, reading.dynamic)
     claim = providers.claim(
         reading,

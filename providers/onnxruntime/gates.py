@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tflgpu_plugin.ir import Unfit, needs
+from tflgpu_plugin.ir import ShapeRefusal, needs
 from tflgpu_plugin.providers import Builder
 
 from .operand_shapes import by_last, exactly
@@ -88,7 +88,7 @@ RMS_NORM = (
     needs("attribute.unsupported", "The activation silu, swish or sigmoid.",
           lambda e: _activation(e) in GATES),
     needs("shape.mismatch", "Rows of groups of as many values as the scale has.", _grouped,
-          kind=Unfit),
+          kind=ShapeRefusal),
     exactly("A gate of the shape of the input.", lambda e: e.shape(), GATE),
 )  # fmt: skip
 ADDED = (
@@ -98,7 +98,7 @@ ADDED = (
 )
 SILU = (
     needs("shape.mismatch", "A scalar scale.",
-          lambda e: not e.has(SCALE) or e.shape(e.x(SCALE)) == (), kind=Unfit),
+          lambda e: not e.has(SCALE) or e.shape(e.x(SCALE)) == (), kind=ShapeRefusal),
     needs("rank.unsupported", "An input of rank 1 or more.", lambda e: e.rank() > 0),
 )  # fmt: skip
 DISTANCES = needs(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir import Refusal, Unfit, asks, integer, needs
+from tflgpu_plugin.ir import Refusal, ShapeRefusal, asks, integer, needs
 from tflgpu_plugin.providers import Builder
 
 from .attention import BOTH_PASTS, as_integers, gathered, heads_first, of_heads
@@ -94,7 +94,7 @@ def _whole(e: Builder) -> Refusal | None:
     before, room = _past(e), _buffer(e)
     if before == room or 0 <= before <= room - e.shape(e.x(0))[1]:
         return None
-    return Unfit(
+    return ShapeRefusal(
         "shape.mismatch", f"{before} valid past keys do not fit a past tensor of {room} keys."
     )
 

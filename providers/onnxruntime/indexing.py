@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, Impossible, needs
+from tflgpu_plugin.ir import COUNTS, ImpossibleShapeRefusal, needs
 from tflgpu_plugin.providers import Builder
 
 from .conditions import CAST, REAL
@@ -37,7 +37,7 @@ DEPTH = needs(
     "constant.invalid",
     "A depth of at least 1.",
     lambda e: bool(e.value(1).min() > 0),
-    kind=Impossible,
+    kind=ImpossibleShapeRefusal,
 )
 PLACES = needs(
     "dtype.unsupported",

@@ -14,14 +14,14 @@ from math import prod
 
 import numpy as np
 
-from tflgpu_plugin.ir import EXACT_INTEGERS, NUMBERS, NUMPY_DTYPES, Array, Unfit
+from tflgpu_plugin.ir import EXACT_INTEGERS, NUMBERS, NUMPY_DTYPES, Array, ShapeRefusal
 from tflgpu_plugin.providers import Builder, Unsupported
 
 from .quantize import real_constant, spread_over
 from .rearranging import part
 
 STEPS = 255  # the largest difference of two 8-bit integers
-TOO_LARGE = Unfit("result.inexact", "The sums of one channel may exceed 2^24.")
+TOO_LARGE = ShapeRefusal("result.inexact", "The sums of one channel may exceed 2^24.")
 Range = tuple[int, int]
 
 

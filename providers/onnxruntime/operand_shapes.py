@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tflgpu_plugin.ir import Condition, Impossible, Misfit, Shape, asks, needs
+from tflgpu_plugin.ir import Condition, ImpossibleShapeRefusal, Shape, ShapeError, asks, needs
 from tflgpu_plugin.providers import Builder, broadcast
 
 
@@ -15,18 +15,18 @@ def exactly(page: str, shape: Callable[[Builder], Shape], *positions: int) -> Co
     def met(e: Builder) -> bool:
         return all(e.shape(e.x(k)) == shape(e) for k in positions if e.has(k))
 
-    return needs("shape.mismatch", page, met, kind=Impossible)
+    return needs("shape.mismatch", page, met, kind=ImpossibleShapeRefusal)
 
 
 def _broadcasts(given: Shape, whole: Shape) -> bool:
     """Whether a tensor of shape `given` broadcasts to exactly the shape `whole`."""
     try:
         return broadcast(given, whole) == whole
-    except Misfit:
+    except ShapeError:
         return False
 
 
-@asks("shape.mismatch", kind=Impossible)
+@asks("shape.mismatch", kind=ImpossibleShapeRefusal)
 def scale_and_bias(e: Builder) -> bool:
     """Requires a scale and a bias that broadcast to the shape of the input."""
     return all(_broadcasts(e.shape(e.x(k)), e.shape()) for k in (1, 2) if e.has(k))
@@ -55,7 +55,7 @@ def product(weights: int = 1, bias: int = 2) -> Condition:
     """Returns the condition of a Gemm that A is [M, K] and B [K, N] after transposition, and the
     bias broadcasts to [M, N]. `weights` and `bias` are input positions."""
 
-    @asks("shape.mismatch", kind=Impossible)
+    @asks("shape.mismatch", kind=ImpossibleShapeRefusal)
     def met(e: Builder) -> bool:
         """Requires matrices that can be multiplied, and a bias that broadcasts to their product."""
         rows, inner = _transposed(e.shape(), e.integer("transA"))
@@ -70,7 +70,7 @@ def _transposed(shape: Shape, transpose: int) -> Shape:
     return shape[::-1] if transpose else shape
 
 
-@asks("shape.mismatch", kind=Impossible)
+@asks("shape.mismatch", kind=ImpossibleShapeRefusal)
 def skip_shape(e: Builder) -> bool:
     """Requires a skip input of the input's shape, or of that of one batch of it."""
     shape = e.shape()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.ir import Condition, Unfit, asks, needs
+from tflgpu_plugin.ir import Condition, ShapeRefusal, asks, needs
 from tflgpu_plugin.providers import Builder
 
 from .attention import KEY_BIAS, Part, biased, divided, divides, of_heads, widths
@@ -65,7 +65,7 @@ def _dense(position: int) -> Condition:
         "A token for every position of its token_offset [batch, sequence], so that no padding "
         "was removed.",
         lambda e: e.rank(e.x(position)) == 2 and prod(e.shape(e.x(position))) == e.shape()[0],
-        kind=Unfit,
+        kind=ShapeRefusal,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from tflgpu_plugin.ir import (
     WHOLE,
     Array,
     Condition,
-    Unfit,
+    ShapeRefusal,
     asks,
 )
 from tflgpu_plugin.providers import COUNTED, Builder
@@ -71,7 +71,7 @@ def single(*several: int) -> Condition:
     """Returns the condition that scales and zero points are per tensor, except the inputs at the
     positions `several`."""
 
-    @asks("quantization.unsupported", kind=Unfit)
+    @asks("quantization.unsupported", kind=ShapeRefusal)
     def holds(e: Builder) -> bool:
         """Requires per-tensor scales and zero points, except those of weights."""
         roles = enumerate(operand.role for operand in e.row.operands)
@@ -81,7 +81,7 @@ def single(*several: int) -> Condition:
     return holds
 
 
-@asks("quantization.unsupported", kind=Unfit)
+@asks("quantization.unsupported", kind=ShapeRefusal)
 def by_column(e: Builder) -> bool:
     """Requires scales and zero points of the second matrix that are per tensor or per column."""
     held = e.shape(e.x(3))

@@ -11,9 +11,9 @@ import numpy as np
 from tflgpu_plugin.ir import (
     NUMPY_DTYPES,
     WHOLE,
-    Impossible,
+    ImpossibleShapeRefusal,
     Refusal,
-    Unfit,
+    ShapeRefusal,
     asks,
     from_front,
     integer,
@@ -244,11 +244,11 @@ KEPT = needs(
     "shape.mismatch",
     "No 0 in the shape for an axis beyond the input's rank.",
     lambda e: bool(e.integer("allowzero")) or 0 not in e.value(1).reshape(-1)[e.rank() :],
-    kind=Impossible,
+    kind=ImpossibleShapeRefusal,
 )
 
 
-@asks("shape.mismatch", kind=Impossible)
+@asks("shape.mismatch", kind=ImpossibleShapeRefusal)
 def left_open(e: Builder) -> bool:
     """Requires no shape with both -1 and 0."""
     return not (-1 in wanted(e) and 0 in wanted(e))
@@ -283,7 +283,7 @@ PADS = needs(
 )
 
 
-@asks("shape.too_large", kind=Unfit)
+@asks("shape.too_large", kind=ShapeRefusal)
 def cropped(e: Builder) -> bool:
     """Requires negative pads that crop at most the extent of an axis, less unless the mode is
     constant."""
@@ -308,7 +308,7 @@ def single(e: Builder) -> Refusal | None:
     shape, gone = e.shape(), _squeezed(e)
     if all(shape[axis] == 1 for axis in gone):
         return None
-    return Impossible(
+    return ImpossibleShapeRefusal(
         "shape.mismatch", f"Axes {sorted(gone)} of shape {list(shape)} are not all of extent 1."
     )
 
@@ -323,9 +323,9 @@ def divided(e: Builder) -> Refusal | None:
     if len(sizes) == count and sum(sizes) == extent and min(sizes) >= least:
         return None
     if equal:
-        return Unfit(
+        return ShapeRefusal(
             "shape.mismatch", f"An extent of {extent} cannot be split into {count} equal parts."
         )
-    return Impossible(
+    return ImpossibleShapeRefusal(
         "shape.mismatch", f"Parts of extents {list(sizes)} do not add up to an extent of {extent}."
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Condition, Impossible, Shape, Unfit, needs
+from tflgpu_plugin.ir import Array, Condition, ImpossibleShapeRefusal, Shape, ShapeRefusal, needs
 from tflgpu_plugin.providers import Builder
 
 from .activations import activated, of_directions
@@ -264,13 +264,13 @@ _CELL = (
         "constant.invalid",
         "Sequence lengths from 0 to the number of steps.",
         _within,
-        kind=Impossible,
+        kind=ImpossibleShapeRefusal,
     ),
     needs(
         "shape.empty",
         "At least one step if the sequence lengths are known only in a run.",
         lambda e: _steps(e) > 0 or not _ends(e),
-        kind=Unfit,
+        kind=ShapeRefusal,
     ),
     activated(DIRECTIONS),
     needs(

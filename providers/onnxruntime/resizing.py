@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Impossible, asks, integer, is_symbolic, needs, surely_equal
+from tflgpu_plugin.ir import (
+    Array,
+    ImpossibleShapeRefusal,
+    asks,
+    integer,
+    is_symbolic,
+    needs,
+    surely_equal,
+)
 from tflgpu_plugin.providers import COUNTED, Builder
 
 WHOLE = (0.0, 1.0)  # the region that covers an axis completely
@@ -263,7 +271,7 @@ UPSAMPLE = (
         "constant.invalid",
         "Sizes of at least 1.",
         lambda e: all(n > 0 for n in _sizes(e)),
-        kind=Impossible,
+        kind=ImpossibleShapeRefusal,
     ),
     _seen_whole,
     needs(

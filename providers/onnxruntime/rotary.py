@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tflgpu_plugin.ir import Condition, Shape, Unfit, needs
+from tflgpu_plugin.ir import Condition, Shape, ShapeRefusal, needs
 from tflgpu_plugin.providers import Builder
 
 from .attention import as_integers
@@ -90,7 +90,7 @@ def _split(e: Builder, first: int) -> Shape:
 
 def _angles(first: int, places: int) -> Condition:
     page = "Cosines and sines for every pair and position."
-    return needs("shape.mismatch", page, lambda e: _fits(e, first, places), kind=Unfit)
+    return needs("shape.mismatch", page, lambda e: _fits(e, first, places), kind=ShapeRefusal)
 
 
 def _fits(e: Builder, first: int, places: int) -> bool:
@@ -142,7 +142,7 @@ SECTIONED = (
     needs("attribute.unsupported", "A layout of 0 or 1 (mrope_layout).",
           lambda e: e.integer("mrope_layout") in (0, 1)),
     needs("shape.mismatch", "Cosines and sines for every pair, three positions for every token, "
-          "and the number of heads of an input of rank 3.", _three_fit, kind=Unfit),
+          "and the number of heads of an input of rank 3.", _three_fit, kind=ShapeRefusal),
     needs("attribute.invalid", "Three sections that are all pairs (mrope_section).", _in_sections),
 )  # fmt: skip
 ROTARY = _angles(ONNX_COS, ONNX_PLACES)

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, Unfit, asks
+from tflgpu_plugin.ir import COUNTS, MAX_FLOAT16, MAX_FLOAT32, ShapeRefusal, asks
 from tflgpu_plugin.providers import Builder
 
 from .attention import (
@@ -117,7 +117,7 @@ def _headed(e: Builder) -> bool:
     return ranks == {4} or (ranks == {3} and has_heads)
 
 
-@asks("shape.mismatch", kind=Unfit)
+@asks("shape.mismatch", kind=ShapeRefusal)
 def _masks_scores(e: Builder) -> bool:
     """Requires a mask with a value for each query and key."""
     if not e.has(MASK):
@@ -127,7 +127,7 @@ def _masks_scores(e: Builder) -> bool:
     return len(mask) in (2, 3, 4) and mask[-2:] == scores
 
 
-@asks("shape.mismatch", kind=Unfit)
+@asks("shape.mismatch", kind=ShapeRefusal)
 def _has_lengths(e: Builder) -> bool:
     """Requires a number of keys for each example, where it is given."""
     return not e.has(LENGTHS) or e.shape(e.x(LENGTHS)) == e.shape()[:1]
@@ -142,7 +142,7 @@ def _few(e: Builder) -> bool:
     return few or not e.wants(SCORES)
 
 
-@asks("shape.empty", kind=Unfit)
+@asks("shape.empty", kind=ShapeRefusal)
 def _elements(e: Builder) -> bool:
     """Requires queries, keys and values with elements."""
     # onnxruntime reports an error for empty ones, but its kernel crashes the process when there are

@@ -8,10 +8,10 @@ from tflgpu_plugin.ir import (
     SHORT,
     Condition,
     HostOp,
-    Impossible,
+    ImpossibleShapeRefusal,
     Refusal,
+    ShapeRefusal,
     Tensor,
-    Unfit,
     integer,
     needs,
     type_name,
@@ -153,14 +153,16 @@ ALIKE = needs(
     "Operands of equal shape: hosts give the result the shape of the first operand.",
     lambda e: e.shape() == e.shape(e.x(1)),
     "{0} needs operands of one shape: hosts give the result that of the first.",
-    kind=Unfit,
+    kind=ShapeRefusal,
 )
-SCALAR = needs("shape.mismatch", "A value without axes.", lambda e: e.shape() == (), kind=Unfit)
+SCALAR = needs(
+    "shape.mismatch", "A value without axes.", lambda e: e.shape() == (), kind=ShapeRefusal
+)
 WHOLE_OR_ONE = needs(
     "shape.mismatch",
     "Values of one shape, and a condition of that shape or a scalar.",
     _alike,
-    kind=Unfit,
+    kind=ShapeRefusal,
 )
 WHOLE_NUMBERS = needs(
     "dtype.unsupported",
@@ -171,7 +173,7 @@ TOWARDS = needs(
     "constant.invalid",
     "A step that leads from the start towards the limit.",
     _towards,
-    kind=Impossible,
+    kind=ImpossibleShapeRefusal,
 )
 JOINS = needs(
     "host.ambiguous",
@@ -240,7 +242,7 @@ STATES_FOUND = needs(
     _states_found,
     "{0} with several batch-major sequences and merged outputs is not supported: hosts read "
     "their states from wrong offsets.",
-    kind=Unfit,
+    kind=ShapeRefusal,
 )
 SAME_BITS = needs(
     "dtype.unsupported",

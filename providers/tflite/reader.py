@@ -14,4 +14,4 @@ def read(taken: Snapshot, judge: Judge | None, fixed: bool = False) -> Imported:
     imported for larger inputs, unless `fixed`."""
     if fixed:
         return import_(taken, TABLE, Facts(symbols=taken.present, judge=judge))
-    return symbols.opened(taken, TABLE, judge)
+    return symbols.import_dynamic(taken, TABLE, judge)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tflgpu_plugin.importer.imported import Table
-from tflgpu_plugin.ir import ROLES, HostOp, Operand, Unfit, code_of, needs, operands, table
+from tflgpu_plugin.ir import ROLES, HostOp, Operand, ShapeRefusal, code_of, needs, operands, table
 
 ROW = HostOp("Thing", "relu", (2, 5), operands=operands("value weights!? axis! index*?"))
 
@@ -110,8 +110,10 @@ def test_what_is_needed_is_said_once() -> None:
     lacking = needs("input.unsupported", "No pairs.", lambda node: False)(node)
     assert lacking == "Thing with pairs is not supported."
     assert code_of(str(lacking)) == "other" and lacking.code == "input.unsupported"
-    said = needs("shape.empty", "A pair.", lambda node: False, "{0} has none.", Unfit)(node)
-    assert said == "Thing has none." and isinstance(said, Unfit) and said.code == "shape.empty"
+    said = needs("shape.empty", "A pair.", lambda node: False, "{0} has none.", ShapeRefusal)(node)
+    assert (
+        said == "Thing has none." and isinstance(said, ShapeRefusal) and said.code == "shape.empty"
+    )
 
 
 def test_a_table_has_each_row_once_and_ops_that_there_are() -> None:

@@ -11,18 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tflgpu_plugin.ir import CODES, OTHER, Impossible, Refusal, Unfit, code_of
+from tflgpu_plugin.ir import CODES, OTHER, ImpossibleShapeRefusal, Refusal, ShapeRefusal, code_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [*(ROOT / "tflgpu_plugin").rglob("*.py"), *(ROOT / "providers").rglob("*.py")]
 RAISED = {"Unsupported": 0, "BuildError": 1, "ImpossibleShapes": 1}  # where the sentence stands
 CODED = {  # where the code stands
-    "Refusal": 0, "Unfit": 0, "Impossible": 0, "needs": 0, "Unsupported.of": 0, "BuildError.of": 1,
+    "Refusal": 0, "ShapeRefusal": 0, "ImpossibleShapeRefusal": 0, "needs": 0, "Unsupported.of": 0,
+    "BuildError.of": 1,
 }  # fmt: skip
-CONDITIONS = {"Refusal", "Condition", "Unfit", "Impossible"}
+CONDITIONS = {"Refusal", "Condition", "ShapeRefusal", "ImpossibleShapeRefusal"}
 
 
-@pytest.mark.parametrize("kind", [Refusal, Unfit, Impossible])
+@pytest.mark.parametrize("kind", [Refusal, ShapeRefusal, ImpossibleShapeRefusal])
 def test_a_refusal_is_its_sentence_with_a_code(kind: type[Refusal]) -> None:
     made = kind("shape.empty", "It is empty.")
     assert made == "It is empty." and made.code == code_of(made) == "shape.empty"
@@ -111,7 +112,7 @@ def test_no_refusal_is_a_bare_sentence(path: Path) -> None:
     [
         "def refuse(graph) -> Refusal | None:\n    return 'No.'",
         "def refuse(graph) -> Refusal | None:\n    if graph:\n        return f'No {graph}.'",
-        "def refuse(graph) -> Unfit | None:\n    return None if graph else 'No.'",
+        "def refuse(graph) -> ShapeRefusal | None:\n    return None if graph else 'No.'",
         "def refuse(graph) -> Refusal | None:\n    return found or 'No.'",
         "def refuse(graph) -> Refusal | None:\n    return 'No ' + graph",
         "raise Unsupported('No.', node)",

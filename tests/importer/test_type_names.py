@@ -10,7 +10,7 @@ from tflgpu_plugin.ir import NUMPY_DTYPES, PACKED, TYPE_NAMES, type_name
 
 ROOT = Path(__file__).resolve().parents[2]
 SENTENCES = ("said", "sentence")  # what variables with a refusal's text are named
-REFUSED = ("Refusal", "Unfit", "Impossible")
+REFUSED = ("Refusal", "ShapeRefusal", "ImpossibleShapeRefusal")
 
 
 def sentences(tree: ast.AST) -> Iterator[ast.JoinedStr]:

@@ -336,7 +336,7 @@ TESTS: dict[str, Sequence[str]] = {
     **dict.fromkeys(("loop_body", "loop_values"), ("test_loop_layer", "test_recurrent_loops")),
     "loop_layer": ("test_recurrent_loops",),
     "symbols": (
-        "test_misfits",
+        "test_conflicts",
         "test_open_shapes",
         "test_placeholders",
         "test_ort_extents",

@@ -25,14 +25,14 @@ from tflgpu_plugin.ir.graph import (
     COMPLEX,
     NUMPY_DTYPES,
     Array,
-    Misfit,
     Node,
     Quantization,
     Shape,
+    ShapeError,
     Tensor,
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import COUNTS, NUMBERS, STORED, WHOLE, real
-from tflgpu_plugin.ir.refusal import Impossible, Refusal, Unfit
+from tflgpu_plugin.ir.refusal import ImpossibleShapeRefusal, Refusal, ShapeRefusal
 from tflgpu_plugin.ir.symbolic import example, hashed, integer, integers, is_symbolic, symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.table import Op
@@ -305,7 +305,7 @@ class Builder(NodeReader):
         except Exception as error:
             # Where other tensors than the node's inputs do not fit, the host may run the node.
             own = {*node.inputs} <= {*self.inputs}
-            kind = Impossible if isinstance(error, Misfit) and own else Unfit
+            kind = ImpossibleShapeRefusal if isinstance(error, ShapeError) and own else ShapeRefusal
             plain = Refusal("shape.mismatch", f"{self.host.title}: {error}.")
             reason = self._reason(row, node) or plain
             raise Unsupported(kind(reason.code, reason)) from error
@@ -313,7 +313,7 @@ class Builder(NodeReader):
             sentence = (
                 f"The input of {self.host.title} is smaller than the number of elements to select."
             )
-            raise Unsupported(Unfit("shape.window_too_large", sentence))
+            raise Unsupported(ShapeRefusal("shape.window_too_large", sentence))
         return shapes
 
     def _reason(self, row: Op, node: Node) -> Refusal | None:

@@ -111,14 +111,14 @@ class Imported:
     `refusals` say by id why nodes of the graph cannot run: nodes that could not be imported, which
     have no op, and nodes that the judge refused (`judged`). `arithmetic` are nodes of the host
     whose results are known, and which are therefore not in the graph. If a node of the host became
-    several, the last has its id, and all have it in `sources`. `unfit` are nodes of the host that
-    cannot run because of their inputs' shapes, and `impossible` those of them that no host runs.
-    `options` are the judge's. `run_values` are guesses at values that runs provide. `open`: extents
-    were guessed, too; `contradictions` counts shapes that differ from the host's. `constants` are
-    the results of the model that are known, by their keys. `keeping` are nodes of the host that
-    preserve a count, and `counted` has, for each value that depends on a count, the node that
-    counts (see `importer.counts`). `sequences` has the tensors of values that are lists of tensors,
-    and `growing` is as in `Tensors`."""
+    several, the last has its id, and all have it in `sources`. `shape_refused` are nodes of the
+    host that cannot run because of their inputs' shapes, and `impossible` those of them whose
+    shapes no host accepts. `options` are the judge's. `run_values` are guesses at values that runs
+    provide. `open`: extents were guessed, too; `contradictions` counts shapes that differ from the
+    host's. `constants` are the results of the model that are known, by their keys. `keeping` are
+    nodes of the host that preserve a count, and `counted` has, for each value that depends on a
+    count, the node that counts (see `importer.counts`). `sequences` has the tensors of values that
+    are lists of tensors, and `growing` is as in `Tensors`."""
 
     model: HostModel
     table: Table
@@ -127,7 +127,7 @@ class Imported:
     refusals: Mapping[int, Refusal] = field(default_factory=dict)
     judged: AbstractSet[int] = frozenset()
     arithmetic: AbstractSet[int] = frozenset()
-    unfit: AbstractSet[int] = frozenset()
+    shape_refused: AbstractSet[int] = frozenset()
     impossible: AbstractSet[int] = frozenset()
     options: Options | None = None
     run_values: Mapping[str, Array] = field(default_factory=dict)

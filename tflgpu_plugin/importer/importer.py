@@ -24,12 +24,12 @@ from tflgpu_plugin.ir import (
     BFLOAT16,
     Array,
     HostOp,
-    Impossible,
+    ImpossibleShapeRefusal,
     Node,
     Refusal,
     Shape,
+    ShapeRefusal,
     Tensor,
-    Unfit,
 )
 from tflgpu_plugin.ops import rows as op_rows
 from tflgpu_plugin.passes.quant.dequantize import known
@@ -74,9 +74,9 @@ class _Importer(State):
             else:
                 self._build(host, row, inputs)
         except Unsupported as reason:
-            if isinstance(reason.sentence, Unfit):
-                self.unfit.add(host.id)
-            if isinstance(reason.sentence, Impossible):
+            if isinstance(reason.sentence, ShapeRefusal):
+                self.shape_refused.add(host.id)
+            if isinstance(reason.sentence, ImpossibleShapeRefusal):
                 self.impossible.add(host.id)
             if reason.sentence.code == "constant.required":
                 self._ask(host, inputs)
@@ -299,7 +299,7 @@ class _Importer(State):
             graph=assembled(self.nodes, self.tensors.table, outputs, **stated),
             ids=self.ids,
             arithmetic=frozenset(self.arithmetic),
-            unfit=frozenset(self.unfit),
+            shape_refused=frozenset(self.shape_refused),
             impossible=frozenset(self.impossible),
             keeping=frozenset(self.keeping),
             counted=self._counted(),

@@ -15,7 +15,7 @@ from tflgpu_plugin.importer.model import DEFAULT_DOMAINS, HostNode, Value
 from tflgpu_plugin.importer.tensors import Tensors
 from tflgpu_plugin.ir.graph import Array, Node, Shape
 from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.refusal import Impossible
+from tflgpu_plugin.ir.refusal import ImpossibleShapeRefusal
 from tflgpu_plugin.ir.symbolic import integer, symbolic
 from tflgpu_plugin.ops.table import Op
 
@@ -166,7 +166,9 @@ class NodeReader:
         """Returns an axis counted from the front. Raises Unsupported when it is out of range."""
         if not -rank <= value < max(rank, 1):
             raise Unsupported(
-                Impossible("attribute.invalid", f"Axis {value} is out of range for rank {rank}.")
+                ImpossibleShapeRefusal(
+                    "attribute.invalid", f"Axis {value} is out of range for rank {rank}."
+                )
             )
         return value % rank if rank else 0
 

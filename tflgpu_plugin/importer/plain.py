@@ -23,7 +23,7 @@ from tflgpu_plugin.importer.state import UNKNOWN, State
 from tflgpu_plugin.importer.tensors import ARRAYS, Tensors
 from tflgpu_plugin.ir.graph import FOLDED, STORE, Array, Graph, Node, NotConstant, Shape, Tensor
 from tflgpu_plugin.ir.host_op import HostOp
-from tflgpu_plugin.ir.refusal import Refusal, Unfit
+from tflgpu_plugin.ir.refusal import Refusal, ShapeRefusal
 from tflgpu_plugin.ir.symbolic import integer
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.passes.quant.dequantize import dequantized
@@ -345,16 +345,16 @@ class Plain:
             known = all(extent >= 0 for t in inputs for extent in self.table[t].shape)
             if runs and known and all(values[k].shape is None for k in host.writes):
                 sentence = f"{host.title} cannot be planned: {wrong}."
-                self.unplanned[host.id] = Unfit("shape.mismatch", sentence)
+                self.unplanned[host.id] = ShapeRefusal("shape.mismatch", sentence)
         extents = [extent for shape in found or () for extent in shape]
         if any(extent < 0 for extent in extents):
             wrong = f"its input shape {[*self.table[inputs[0]].shape]} is too small."
         if wrong is not None and self.state.planned is not None:  # it was claimed for other shapes
             sentence = f"{host.title} cannot take these input shapes: {wrong}"
-            raise Unsupported(Unfit("shape.unsupported", sentence))
+            raise Unsupported(ShapeRefusal("shape.unsupported", sentence))
         whole = runs and all(extent > 0 for t in inputs for extent in self.table[t].shape)
         if whole and (found is None or any(extent < 1 for extent in extents)):
-            self.state.unfit.add(host.id)
+            self.state.shape_refused.add(host.id)
         return found
 
     def _deciding(self, host: HostNode) -> list[int]:

@@ -28,9 +28,10 @@ class State:
     `run_values` guesses at values of inputs. `left` are nodes that stay with the host because their
     results decide shapes, and `wanted` has, by node, the inputs whose values it would need to know
     but that other nodes compute. `nodes` are the nodes added so far. `refusals`, `arithmetic`,
-    `contradictions`, `unfit` and `impossible` are as in `Imported`. `misled` are values whose shape
-    the host infers wrongly, and `chained` tensors that follow from constants alone, whether they
-    could be computed or not. `keeping` are nodes that preserve a count (see `importer.counts`)."""
+    `contradictions`, `shape_refused` and `impossible` are as in `Imported`. `misled` are values
+    whose shape the host infers wrongly, and `chained` tensors that follow from constants alone,
+    whether they could be computed or not. `keeping` are nodes that preserve a count (see
+    `importer.counts`)."""
 
     model: HostModel
     table: Table
@@ -48,7 +49,7 @@ class State:
     misled: set[str] = field(default_factory=set)
     chained: set[int] = field(default_factory=set)
     keeping: set[int] = field(default_factory=set)
-    unfit: set[int] = field(default_factory=set)
+    shape_refused: set[int] = field(default_factory=set)
     impossible: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:

@@ -16,7 +16,17 @@ from tflgpu_plugin.importer.model import HostModel, Value
 from tflgpu_plugin.importer.partition import Effort
 from tflgpu_plugin.importer.state import widened
 from tflgpu_plugin.importer.symbols import of_shape
-from tflgpu_plugin.ir import DOUBLE, FOLDED, SINGLE, Array, Graph, Node, Refusal, Tensor, Unfit
+from tflgpu_plugin.ir import (
+    DOUBLE,
+    FOLDED,
+    SINGLE,
+    Array,
+    Graph,
+    Node,
+    Refusal,
+    ShapeRefusal,
+    Tensor,
+)
 from tflgpu_plugin.ir.symbolic import symbolic
 
 MAX_NODES = 1024  # nodes of all steps: planning takes about a millisecond for each
@@ -116,7 +126,7 @@ class Steps:
         found = import_(replace(whole, values={**whole.values, **given}), rows, facts)
         for node, reason in found.refusals.items():
             name = next(one.host_op for one in found.graph.nodes if one.id == node)
-            kind = Unfit if isinstance(reason, Unfit) or of_shape(reason) else Refusal
+            kind = ShapeRefusal if isinstance(reason, ShapeRefusal) or of_shape(reason) else Refusal
             raise not_unrolled(f"{name} in its body stays on the CPU ({reason.rstrip('.')})", kind)
         if found.graph.states or any(t.counted for t in found.graph.tensors.values()):
             raise not_unrolled("a step has variables, or results whose size only a run determines")

@@ -16,7 +16,7 @@ from tflgpu_plugin.ir.symbolic import (
 )
 from tflgpu_plugin.ir.graph import (
     BITS_ONLY, COMPLEX, DOUBLE, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NARROW, NUMPY_DTYPES, NUMPY_NAMES,
-    SINGLE, STORE, Array, EpilogueOp, Geometry, Graph, Misfit, Node, NotConstant, Quantization,
+    SINGLE, STORE, Array, EpilogueOp, Geometry, Graph, ShapeError, Node, NotConstant, Quantization,
     Shape, Tensor, counts, dump, geometry, paired, planar, stored_bytes, verify,
 )  # fmt: skip
 from tflgpu_plugin.ir.host_op import (
@@ -30,7 +30,14 @@ from tflgpu_plugin.ir.quantization import (
     COUNTS, EVEN, EXACT_INTEGERS, FACTOR_UNIT, INT32, MIN_SHIFT, NUMBERS, ONE, SHORT, STORED,
     UNSIGNED, WHOLE, Levels, alike, fixed_point, levels, quantized, is_integer, short,
 )  # fmt: skip
-from tflgpu_plugin.ir.refusal import CODES, OTHER, Impossible, Refusal, Unfit, code_of
+from tflgpu_plugin.ir.refusal import (
+    CODES,
+    OTHER,
+    ImpossibleShapeRefusal,
+    Refusal,
+    ShapeRefusal,
+    code_of,
+)
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ir.types import TYPE_NAMES, type_name
 
@@ -75,9 +82,8 @@ __all__ = [
     "Geometry",
     "Graph",
     "HostOp",
-    "Impossible",
+    "ImpossibleShapeRefusal",
     "Levels",
-    "Misfit",
     "Node",
     "NotConstant",
     "Operand",
@@ -88,10 +94,11 @@ __all__ = [
     "Quantization",
     "Refusal",
     "Shape",
+    "ShapeError",
+    "ShapeRefusal",
     "Symbols",
     "Target",
     "Tensor",
-    "Unfit",
     "Weight",
     "alike",
     "asks",

@@ -55,8 +55,8 @@ def stored_bytes(shape: Shape, dtype: str) -> int:
     return count * np.dtype(NUMPY_DTYPES[dtype]).itemsize
 
 
-class Misfit(ValueError):
-    """An error for an operator whose input shapes no device supports."""
+class ShapeError(ValueError):
+    """An error for input shapes that are invalid for an operator, on any device."""
 
 
 class NotConstant(ValueError):

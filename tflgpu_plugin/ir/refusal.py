@@ -100,12 +100,12 @@ class Refusal(str):
         return type(self)(self.code, sentence)
 
 
-class Unfit(Refusal):
-    """A refusal of a node that may be valid with inputs of other shapes."""
+class ShapeRefusal(Refusal):
+    """A refusal that depends on the shapes of the node's inputs: with others, it may run."""
 
 
-class Impossible(Unfit):
-    """A refusal of a node whose inputs have shapes that no host takes."""
+class ImpossibleShapeRefusal(ShapeRefusal):
+    """A refusal of a node because no host accepts the shapes of its inputs."""
 
 
 def code_of(reason: str) -> str:

@@ -23,7 +23,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import MAX_FLOAT32, Graph, Misfit, Node, Refusal, Shape, Target, quantization
+from tflgpu_plugin.ir import (
+    MAX_FLOAT32,
+    Graph,
+    Node,
+    Refusal,
+    Shape,
+    ShapeError,
+    Target,
+    quantization,
+)
 from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.kernels import variants
@@ -83,11 +92,11 @@ def split(graph: Graph, node: Node) -> tuple[Shape, Shape, Shape]:
     q, k, v = (with_heads(graph.shape(tensor), heads) for tensor, heads in given)
     if (keys := node.attributes.get("keys")) is not None:
         if keys > k[2]:
-            raise Misfit(f"{list(k)} has fewer than {keys} keys")
+            raise ShapeError(f"{list(k)} has fewer than {keys} keys")
         k, v = ((*shape[:2], keys, shape[3]) for shape in (k, v))
     divided = q[1] % k[1] == 0 if k[1] else q[1] == 0
     if not (q[0] == k[0] == v[0] and q[3] == k[3] and k[1:3] == v[1:3] and divided):
-        raise Misfit(f"{list(q)}, {list(k)} and {list(v)} do not fit")
+        raise ShapeError(f"{list(q)}, {list(k)} and {list(v)} do not fit")
     return q, k, v
 
 

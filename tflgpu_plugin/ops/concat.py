@@ -15,10 +15,10 @@ from tflgpu_plugin.ir import (
     Array,
     Geometry,
     Graph,
-    Misfit,
     Node,
     Refusal,
     Shape,
+    ShapeError,
     Target,
     geometry,
     merged,
@@ -65,7 +65,7 @@ def shapes(graph: Graph, node: Node) -> list[Shape]:
             shape
         ) != len(first):
             # Hosts skip empty inputs.
-            kind = ValueError if any(0 in other for other in given) else Misfit
+            kind = ValueError if any(0 in other for other in given) else ShapeError
             raise kind(f"shapes {list(first)} and {list(shape)} differ outside axis {axis}")
     return [(*first[:axis], sum(shape[axis] for shape in given), *first[axis + 1 :])]
 

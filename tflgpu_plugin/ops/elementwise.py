@@ -15,10 +15,10 @@ from tflgpu_plugin.ir import (
     UNSIGNED,
     EpilogueOp,
     Graph,
-    Misfit,
     Node,
     Refusal,
     Shape,
+    ShapeError,
     geometry,
 )
 from tflgpu_plugin.ir.symbolic import alike, surely_equal
@@ -34,7 +34,7 @@ VALUES = "vew"  # their values in an expression
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Returns the common shape, aligned from the right. Raises Misfit if there is none."""
+    """Returns the common shape, aligned from the right. Raises ShapeError if there is none."""
     rank = max(map(len, shapes))
     found = []
     for extents in zip(*(_ranked(shape, rank) for shape in shapes), strict=True):
@@ -43,7 +43,7 @@ def broadcast(*shapes: Shape) -> Shape:
             longer = [extent for extent in longer if extent != 1]
         if any(extent != longer[0] for extent in longer[1:]):
             listed = " and ".join(str(list(shape)) for shape in shapes)
-            raise Misfit(f"shapes {listed} cannot be broadcast together")
+            raise ShapeError(f"shapes {listed} cannot be broadcast together")
         found.append(longer[0] if longer else 1)
     return tuple(found)
 

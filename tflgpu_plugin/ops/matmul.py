@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target, short
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, ShapeError, Target, short
 from tflgpu_plugin.ops import rounding, wide_total
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast
@@ -38,7 +38,7 @@ def _matrices(graph: Graph, node: Node) -> tuple[Shape, Shape]:
 def shapes(graph: Graph, node: Node) -> list[Shape]:
     a, b = _matrices(graph, node)
     if a[-1] != b[-2]:
-        raise Misfit(f"matrices of {list(a)} and {list(b)} cannot be multiplied")
+        raise ShapeError(f"matrices of {list(a)} and {list(b)} cannot be multiplied")
     return [(*broadcast(a[:-2], b[:-2]), a[-2], b[-1])]
 
 

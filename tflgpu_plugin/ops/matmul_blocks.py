@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Geometry, Graph, Misfit, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir import Array, Geometry, Graph, Node, Refusal, Shape, ShapeError, Target
 from tflgpu_plugin.ops import row_norms
 from tflgpu_plugin.ops.blocks import Blocks
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -51,7 +51,7 @@ def count_blocks(graph: Graph, node: Node, numbers: int) -> tuple[int, int]:
         bits not in MAX_ROWS or block < MIN_BLOCK or block & (block - 1)
         or weights[1:] != (count, block * bits // 32) or any(s != weights[:2] for s in given)
     ):  # fmt: skip
-        raise Misfit(f"weights of {list(weights)} in {bits} bits do not fit {numbers} inputs")
+        raise ShapeError(f"weights of {list(weights)} in {bits} bits do not fit {numbers} inputs")
     return weights[0], count
 
 

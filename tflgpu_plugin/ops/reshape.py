@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.ir import COMPLEX, Graph, Misfit, Node, NotConstant, Shape
+from tflgpu_plugin.ir import COMPLEX, Graph, Node, NotConstant, Shape, ShapeError
 from tflgpu_plugin.ir.symbolic import integer, larger
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import ANY, moving
@@ -46,7 +46,7 @@ def expanded(shape: Shape, axis: int) -> Shape:
 
 def resolve(wanted: Shape, count: int) -> Shape:
     """Returns `wanted` with -1 replaced so that the shape has `count` elements. Raises ValueError
-    if that is impossible, Misfit if because of the count."""
+    if that is impossible, ShapeError if because of the count."""
     free = [axis for axis, extent in enumerate(wanted) if extent == -1]
     known = prod(extent for extent in wanted if extent != -1)
     if len(free) > 1 or any(extent < -1 for extent in wanted):
@@ -55,7 +55,7 @@ def resolve(wanted: Shape, count: int) -> Shape:
         )
     shape = tuple(count // larger(known, 1) if extent == -1 else extent for extent in wanted)
     if prod(shape) != count:
-        raise Misfit(f"{count} elements do not fit shape {list(wanted)}")
+        raise ShapeError(f"{count} elements do not fit shape {list(wanted)}")
     return shape
 
 

@@ -10,7 +10,7 @@ values that are rotated]; with `paired` they have one value per pair."""
 
 from __future__ import annotations
 
-from tflgpu_plugin.ir import Graph, Misfit, Node, Refusal, Shape, Target
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, ShapeError, Target
 from tflgpu_plugin.ops.attention import spread_steps, steps_of, with_heads
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast
@@ -27,7 +27,7 @@ def split(graph: Graph, node: Node) -> tuple[Shape, int]:
     turning = cos[-1] * (2 if node.attributes.get("paired") else 1) if cos else 0
     fits = len(cos) <= 4 and broadcast(shape[:-1], cos[:-1]) == shape[:-1]
     if cos != sin or not fits or turning % 2 or not 0 < turning <= shape[-1]:
-        raise Misfit(f"{list(cos)} and {list(sin)} do not fit {list(shape)}")
+        raise ShapeError(f"{list(cos)} and {list(sin)} do not fit {list(shape)}")
     return shape, turning
 
 

@@ -54,7 +54,7 @@ def cache(total: str, grown: str = "grown") -> Snapshot:
 
 @pytest.mark.parametrize("total", ["t", "p + l", "mask\x001"])
 def test_a_total_is_what_the_graph_makes_of_its_parts(total: str) -> None:
-    reading = symbols.opened(cache(total), TABLE)
+    reading = symbols.import_dynamic(cache(total), TABLE)
     assert reading.dynamic and not reading.refusals
     past, new, mask, y = (
         reading.graph.tensors[reading.ids[name]].shape for name in ("past", "new", "mask", "y")
@@ -72,7 +72,7 @@ def test_names_inside_are_what_is_found_there() -> None:
         ],
         {"x": ("n", "m"), "a": ("n", "inner"), "b": ("n", "inner")},
     )
-    reading = symbols.opened(taken, TABLE)
+    reading = symbols.import_dynamic(taken, TABLE)
     x, y = (reading.graph.tensors[reading.ids[name]].shape for name in "xy")
     assert y[1] == 2 * x[1]
     assert set(reading.refusals) == {1}
@@ -87,9 +87,9 @@ def test_nodes_that_fit_no_guess_cost_a_bounded_number_of_readings() -> None:
         outputs=operators,
     )
     solver = symbols.Solver(taken, TABLE)
-    guess = solver.solved(solver.guess({"n": 1, "l": 32, "m": 32}))
-    assert guess.doubts[0] >= len(operators) - 1
-    most = max(symbols.READINGS * len(taken.nodes), symbols.VISITS)
+    guess = solver.improved(solver.guess({"n": 1, "l": 32, "m": 32}))
+    assert guess.cost[0] >= len(operators) - 1
+    most = max(symbols.VISITS_PER_NODE * len(taken.nodes), symbols.MIN_VISIT_LIMIT)
     assert solver.visits <= most + 2 * len(taken.nodes)
 
 
@@ -105,12 +105,12 @@ def test_a_defect_that_some_guesses_meet_is_not_met_again(monkeypatch: pytest.Mo
         return read(part, table, facts)
 
     monkeypatch.setattr(symbols, "import_", narrow)
-    reading = symbols.opened(taken, TABLE)
+    reading = symbols.import_dynamic(taken, TABLE)
     assert not reading.refusals
     assert reading.graph.tensors[reading.ids["new"]].shape[1] <= 32
     monkeypatch.setattr(symbols, "import_", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        symbols.opened(taken, TABLE)
+        symbols.import_dynamic(taken, TABLE)
 
 
 class _Chain:
@@ -167,7 +167,7 @@ def test_random_chains_of_open_extents_are_solved() -> None:
     """Nine of ten are solved: each needs up to a dozen extents that only follow from what fits."""
     chains = [_Chain(seed) for seed in range(40)]
     taken = [snapshot(one.nodes, one.shapes, outputs=(one.x,)) for one in chains]
-    refused = [bool(symbols.opened(one, TABLE).refusals) for one in taken]
+    refused = [bool(symbols.import_dynamic(one, TABLE).refusals) for one in taken]
     assert sum(refused) <= 4, [seed for seed, failed in enumerate(refused) if failed]
 
 

@@ -269,13 +269,13 @@ def test_shape_arithmetic_is_worked_out() -> None:
 
 
 def test_open_extents_are_guessed() -> None:
-    reading = symbols.opened(chain(), TABLE)
+    reading = symbols.import_dynamic(chain(), TABLE)
     assert reading.dynamic and reading.graph.shape(reading.ids["x"]) == (1, 3, 224)
 
 
 def test_shape_arithmetic_goes_with_its_partition() -> None:
     taken = chain()
-    reading = symbols.opened(taken, TABLE)
+    reading = symbols.import_dynamic(taken, TABLE)
     grouping = Grouping(taken, reading, reading.dynamic)
     (group,) = grouping.group([node.id for node in reading.graph.nodes])
     assert grouping.members[frozenset(group)] == {0, 1, 2, 3, 4, 5, 6}
@@ -287,7 +287,7 @@ def test_shape_arithmetic_that_others_need_stays_out() -> None:
     """The arithmetic and, since shapes are dynamic, the nodes that need its result stay on the
     CPU."""
     taken = chain([("Nonsense", ["t"], ["z"], {})], outputs=("y", "z"))
-    reading = symbols.opened(taken, TABLE)
+    reading = symbols.import_dynamic(taken, TABLE)
     grouping = Grouping(taken, reading, reading.dynamic)
     kept = [node.id for node in reading.graph.nodes if node.id not in reading.refusals]
     members = {m for group in grouping.group(kept) for m in grouping.members[frozenset(group)]}
@@ -296,7 +296,7 @@ def test_shape_arithmetic_that_others_need_stays_out() -> None:
 
 def test_unknown_rank_is_refused() -> None:
     taken = snapshot([("Relu", ["x"], ["y"], {})], {"x": None})
-    reading = symbols.opened(taken, TABLE)
+    reading = symbols.import_dynamic(taken, TABLE)
     assert "only known when the model runs" in reading.refusals[0]
 
 
@@ -388,7 +388,7 @@ def test_groups_are_convex(seed: int) -> None:
     for name in shapes_:
         assert isinstance(taken.values, dict)
         taken.values[name] = Value(name, "i64", (2,))
-    reading = symbols.opened(taken, TABLE)
+    reading = symbols.import_dynamic(taken, TABLE)
     verify(reading.graph)
     grouping = Grouping(taken, reading, reading.dynamic)
     kept = [node.id for node in reading.graph.nodes if node.id not in reading.refusals]

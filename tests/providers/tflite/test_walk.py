@@ -87,7 +87,7 @@ def test_what_is_not_sparse_is_not_made_dense() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "wanted", "refusal", "unfit"),
+    ("shape", "wanted", "refusal", "refused"),
     [
         ((2, 3), (6,), None, 0),
         ((2, 3), (5,), None, 1),
@@ -99,18 +99,18 @@ def test_what_is_not_sparse_is_not_made_dense() -> None:
     ],
 )
 def test_nodes_that_make_nothing_of_something_are_counted(
-    shape: tuple[int, ...], wanted: tuple[int, ...], refusal: Refusal | None, unfit: int
+    shape: tuple[int, ...], wanted: tuple[int, ...], refusal: Refusal | None, refused: int
 ) -> None:
     step: Step = ("RESHAPE", [0], 1, {"shape": wanted})
     made = walk([tensor(shape), tensor((6,))], step, refusal=refusal)
-    assert len(made.unfit) == unfit
+    assert len(made.shape_refused) == refused
 
 
 def test_an_empty_result_of_something_is_counted() -> None:
-    for shape, unfit in (((4,), 1), ((0,), 0)):
+    for shape, refused in (((4,), 1), ((0,), 0)):
         ends = [tensor((1,), np.array([n], np.int32), "i32") for n in (1, 0)]
         made = walk([tensor(shape), *ends, tensor((0,))], ("SLICE", [0, 1, 2], 3, {}))
-        assert len(made.unfit) == unfit
+        assert len(made.shape_refused) == refused
 
 
 @pytest.mark.parametrize("loose", [(1,), ()])

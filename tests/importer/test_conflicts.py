@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 
 from tflgpu_plugin.importer import symbols as solver
-from tflgpu_plugin.importer.symbols import Misfit, misfits_of, unlike
+from tflgpu_plugin.importer.symbols import Conflict, conflicts_of, count_differences
 from tflgpu_plugin.ir import Graph, Node, Tensor
 
 GIVEN = {"K": 9, "bits": 2, "last": True, "axis": -1, "epsilon": 0.5, "perm": (6, 8)}
 
 
-def found(unfit: set[int], *nodes: Node) -> list[Misfit]:
+def found(shape_refused: set[int], *nodes: Node) -> list[Conflict]:
     tensors = {
         0: Tensor("x", (2, 3)),
         1: Tensor("y", (2, 3)),
@@ -23,30 +23,32 @@ def found(unfit: set[int], *nodes: Node) -> list[Misfit]:
     graph = Graph(tensors, nodes, (0,), (1,))
     refusals = {node.id: "It does not fit." for node in nodes if not node.op}
     host = SimpleNamespace(nodes=[SimpleNamespace(id=4, attributes=GIVEN)])
-    reading = SimpleNamespace(graph=graph, unfit=unfit, refusals=refusals, judged=set(), model=host)
-    return list(misfits_of(reading))
+    imported = SimpleNamespace(
+        graph=graph, shape_refused=shape_refused, refusals=refusals, judged=set(), model=host
+    )
+    return list(conflicts_of(imported))
 
 
 def test_nodes_that_other_extents_do_not_mend_are_left_out() -> None:
     refused = Node(4, "", (0,), (1,), sources=(4,))
     assert found(set(), refused) == []
-    assert [misfit.host for misfit in found({4}, refused)] == [4]
+    assert [conflict.host for conflict in found({4}, refused)] == [4]
 
 
 def test_the_numbers_that_a_node_sees_begin_at_1() -> None:
     """Extents, integers in constants, and their sum are listed, the largest first; apart from
     them integers over 1 of the node's attributes."""
     refused = Node(4, "", (0, 2), (1,), sources=(4,))
-    (misfit,) = found({4}, refused)
-    assert misfit.numbers == (13, 7, 5, 3, 2, 1)
-    assert misfit.given == (9, 2)
+    (conflict,) = found({4}, refused)
+    assert conflict.numbers == (13, 7, 5, 3, 2, 1)
+    assert conflict.given == (9, 2)
 
 
 def changes(
     numbers: tuple[int, ...], *free: str, given: tuple[int, ...] = (), **symbols: int
 ) -> list[dict[str, int]]:
     """Returns the differences from the symbols."""
-    found = solver.changes(symbols, free, solver.Misfit(0, (), numbers, given, 0))
+    found = solver.changes(symbols, free, solver.Conflict(0, (), numbers, given, 0))
     return [{n: v for n, v in made.items() if v != symbols[n]} for made in found]
 
 
@@ -67,6 +69,6 @@ def test_numbers_that_are_tried() -> None:
 
 
 def test_extents_that_differ_are_counted_from_the_right() -> None:
-    assert unlike([(2, 3), (3,)]) == 0
-    assert unlike([(2, 3), (2, 4), (5, 4)]) == 1 + 2 + 1
-    assert unlike([]) == 0
+    assert count_differences([(2, 3), (3,)]) == 0
+    assert count_differences([(2, 3), (2, 4), (5, 4)]) == 1 + 2 + 1
+    assert count_differences([]) == 0
