@@ -215,7 +215,7 @@ def test_keys_and_values_that_are_appended_apart(name: str) -> None:
 
 
 def test_appended_parts_that_are_moved_by_floats_are_one_launch() -> None:
-    """They are twins: launches that differ only in their operands."""
+    """They are fused horizontally: the launches differ only in their operands."""
     found = labels(both_appended(perm=(0, 3, 1, 2)))
     assert found.count("concat") == found.count("unpack") == 1
 

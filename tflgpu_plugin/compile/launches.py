@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.compile import planar_outputs, twins
+from tflgpu_plugin.compile import horizontal_fusion, planar_outputs
 from tflgpu_plugin.errors import Unsupported, blaming
 from tflgpu_plugin.ir.choosing import ExcludesOneError, as_single, compared
 from tflgpu_plugin.ir.extent import Extent, Trace, terms_of
@@ -52,7 +52,7 @@ def lower(graph: Graph, target: Target, trace: Trace | None = None) -> Lowering:
         io_layout.unpack(low, _at_the_host(after), after, Raw("state", before))
     low.drop_unread()
     planar_outputs.store(low)
-    twins.join(low)
+    horizontal_fusion.fuse(low)
     return low
 
 

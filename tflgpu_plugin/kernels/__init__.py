@@ -65,7 +65,7 @@ from tflgpu_plugin.kernels.epilogue import (
     parameters,
     sums_integers,
 )
-from tflgpu_plugin.kernels.twins import TWIN, twin
+from tflgpu_plugin.kernels.horizontal_fusion import SECOND_OPERANDS, fused
 
 __all__ = (
     "EIGHT",
@@ -165,9 +165,9 @@ def accesses(kernel: str, variant: Mapping[str, object]) -> int:
 
 def _body(kernel: str, variant: Variant) -> str:
     """Returns the body of a kernel, twice if the launch does the work of two."""
-    twins = dict(variant).get(TWIN)
-    main = body(kernel, tuple(each for each in variant if each[0] != TWIN))
-    return main if twins is None else twin(main, twins)
+    second = dict(variant).get(SECOND_OPERANDS)
+    main = body(kernel, tuple(each for each in variant if each[0] != SECOND_OPERANDS))
+    return main if second is None else fused(main, second)
 
 
 def without_unpack(wgsl: str) -> str:

@@ -1,13 +1,14 @@
-"""A kernel that does the work of two launches of one kernel with equal parameters: each thread
-computes the results of the first, then those of the second, whose operands have other names."""
+"""The WGSL of two launches that were fused horizontally: two launches of one kernel with equal
+parameters, whose operands have different names. Each thread computes the results of the first
+launch, then those of the second."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-SUFFIX = "_2"  # of the names of the second launch
-TWIN = "twin"  # the variant that lists these operands and those in whose place they are
+SUFFIX = "_2"  # of names that belong to the second launch
+SECOND_OPERANDS = "second_operands"  # key in a variant: pairs (operand, that of the second launch)
 
 _ENTRY = re.compile(r"@compute (@workgroup_size\(.*?\))\s*fn main\((.*?)\) \{", re.DOTALL)
 _DECLARED = re.compile(r"^(?:fn|var(?:<\w+>)?|struct|alias|const) (\w+)", re.MULTILINE)
@@ -20,9 +21,10 @@ _OF_OPERAND = (
 
 
 @lru_cache(256)
-def twin(main: str, renamed: tuple[tuple[str, str], ...]) -> str:
-    """Returns the body of a kernel, which does its work a second time, with other operands in place
-    of some: pairs of names."""
+def fused(main: str, renamed: tuple[tuple[str, str], ...]) -> str:
+    """Returns the body of a kernel that does the work of the body `main` twice. The second time it
+    uses other operands in place of some: `renamed` has (name, other name). Raises ValueError for a
+    body without an entry point."""
     entry = _ENTRY.search(main)
     if entry is None:
         raise ValueError("a kernel without an entry point")

@@ -11,7 +11,7 @@ from tests.support.harness import device_of, run_graph
 from tests.support.net import Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.ir import Graph, Target, Tensor
-from tflgpu_plugin.kernels.twins import twin
+from tflgpu_plugin.kernels.horizontal_fusion import fused
 from tflgpu_plugin.runtime.program import Instance, Program
 
 PLAIN = Target(name="plain")
@@ -128,7 +128,7 @@ fn main(@builtin(workgroup_id) wid: vec3u, @builtin(local_invocation_index) lid:
   put_y(lid, held[lid]);
 }
 """
-    made = twin(body, (("x", "x_2"), ("y", "y_2")))
+    made = fused(body, (("x", "x_2"), ("y", "y_2")))
     assert (
         "held_2[lid] = twice_2(load_x_2(lid) + load_both(lid)) + f32(p.off_x_2 + p.count);" in made
     )

@@ -1,5 +1,6 @@
-"""Joins pairs of launches that move elements and differ only in their operands, such as the updates
-of the keys and of the values of a cache: one launch does the work of both, one after the other."""
+"""Horizontal fusion of launches: pairs that move elements and differ only in their operands, such
+as the updates of the keys and of the values of a cache, become one launch. Each of its threads does
+the work of the first launch and then that of the second (`kernels.horizontal_fusion`)."""
 
 from __future__ import annotations
 
@@ -15,29 +16,29 @@ from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.extent import Extent, terms_of
 from tflgpu_plugin.ir.symbolic import Word
-from tflgpu_plugin.kernels.twins import SUFFIX, TWIN
+from tflgpu_plugin.kernels.horizontal_fusion import SECOND_OPERANDS, SUFFIX
 from tflgpu_plugin.ops.lowering import CHECK, Launch, Lowering, Raw, Source
 
-NEAR = 8  # launches between two that are joined, at most
-MAX_GROUPS = 1 << 10  # workgroups of a launch that is short
+MAX_BETWEEN = 8  # launches between two that are fused
+MAX_GROUPS = 1 << 10  # workgroups; longer launches gain little
 MAX_ACCESSES = 8  # in a kernel, since drivers take longer to compile more than twice as many
 WORDS = kernels.UNIFORM_BYTES // 4
-FOLDED, PER_OPERAND = 4, 4  # words of a folded dispatch, and for an operand, at most
+FOLDED, PER_OPERAND = 4, 4  # uniform words of a folded dispatch, and of an operand, at most
 
 
-def join(low: Lowering) -> None:
-    """Replaces pairs of launches by one each. The second launch of a pair is moved to the first."""
+def fuse(low: Lowering) -> None:
+    """Fuses pairs of launches of `low`, each at the position of the first."""
     touched = [_touched(low, launch) for launch in low.launches]
     kinds = [_kind(low, launch) for launch in low.launches]
     gone: set[int] = set()
     for k, kind in enumerate(kinds):
-        for first in range(k - 1, max(k - 2 - NEAR, -1), -1):
+        for first in range(k - 1, max(k - 2 - MAX_BETWEEN, -1), -1):
             if kind is None or kinds[first] != kind:
                 continue
             between = (j for j in range(first, k) if j not in gone)
-            if any(_meet(touched[j], touched[k]) for j in between):
+            if any(_depend(touched[j], touched[k]) for j in between):
                 break
-            both = _joined(low, low.launches[first], low.launches[k])
+            both = _fused(low, low.launches[first], low.launches[k])
             if both is not None:
                 low.launches[first], kinds[first], kinds[k] = both, None, None
                 (reads, writes), (more, others) = touched[first], touched[k]
@@ -56,7 +57,8 @@ def _touched(low: Lowering, launch: Launch) -> Touched:
 
 
 def _memory(low: Lowering, source: Source) -> Source:
-    """Returns what stores a source: one name for an input and the output in the same buffer."""
+    """Returns a key of the memory of a source: an input and an output in one buffer have the
+    same."""
     found = low.root(source)
     if isinstance(found, int):
         found = low.homes.get(found, found)
@@ -65,14 +67,16 @@ def _memory(low: Lowering, source: Source) -> Source:
     return found
 
 
-def _meet(one: Touched, other: Touched) -> bool:
-    """Whether the order of two launches matters."""
+def _depend(one: Touched, other: Touched) -> bool:
+    """Whether one launch writes memory that the other reads or writes, so that their order
+    matters."""
     (reads, writes), (more, others) = one, other
     return not (writes.isdisjoint(more | others) and others.isdisjoint(reads))
 
 
 def _kind(low: Lowering, launch: Launch) -> object:
-    """Returns all of a launch but its operands' sources; None if it must stay alone."""
+    """Returns a key that is equal for launches that can be fused: all of a launch but the sources
+    of its operands. Returns None if it must stay alone."""
     row = ops.rows().get(launch.node.op)
     if row is None or row.kind != "movement" or launch.when is not None or not _short(launch):
         return None
@@ -91,7 +95,7 @@ def _short(launch: Launch) -> bool:
 
 
 def _key(value: Any) -> Any:
-    """Returns a value that is equal for equal launches, whose comparison leaves no guards."""
+    """Returns a key of a part of a launch. Comparing keys leaves no guards."""
     if isinstance(value, Extent):
         return value.terms
     if isinstance(value, Word):
@@ -102,13 +106,13 @@ def _key(value: Any) -> Any:
         return tuple(map(_key, value))
     if is_dataclass(value) and not isinstance(value, type):
         return tuple(_key(getattr(value, part.name)) for part in fields(value))
-    # Text, because zeros of either sign are equal.
+    # As text, since 0.0 == -0.0.
     return type(value).__name__, repr(value) if isinstance(value, float | np.floating) else value
 
 
-def _joined(low: Lowering, first: Launch, second: Launch) -> Launch | None:
-    """Returns a launch that does the work of both, or None if it has too many operands, or its
-    kernel would be long."""
+def _fused(low: Lowering, first: Launch, second: Launch) -> Launch | None:
+    """Returns a launch that does the work of both; None if it would have too many operands, or a
+    kernel that takes long to compile."""
     operands, renamed = [*first.operands], dict[str, str]()
     for (operand, source), (_, given) in zip(second.operands, first.operands, strict=True):
         same = low.root(source) == low.root(given)
@@ -131,5 +135,5 @@ def _joined(low: Lowering, first: Launch, second: Launch) -> Launch | None:
         node=replace(first.node, **merged(first.node, second.node)),
         operands=tuple(operands),
         epilogue=epilogue,
-        variant={**first.variant, TWIN: tuple(renamed.items())},
+        variant={**first.variant, SECOND_OPERANDS: tuple(renamed.items())},
     )
