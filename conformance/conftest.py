@@ -22,7 +22,7 @@ os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 import pytest
 
-from conformance.plugin import answers, expect, record, selection
+from conformance.plugin import expect, record, selection, settings
 from conformance.plugin.book import Book
 from conformance.plugin.session import Session
 from tflgpu_plugin.harness import hosts
@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.getoption("--adapter"), str(config.getoption("--driver-package"))
         )
         entries = expect.load(expect.slug(config.stash[selection.HEADER]))
-        answers.give(patch, config.getoption("--setting"))
+        settings.give(patch, config.getoption("--setting"))
     except (NoAdapter, expect.BadExpectation, ValueError) as error:
         raise pytest.UsageError(str(error)) from error
     config.stash[selection.ENTRIES] = entries

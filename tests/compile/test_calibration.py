@@ -1,4 +1,4 @@
-"""Tests how a device's answers are made once, kept, and applied; and that whatever happens
+"""Tests how a device's calibration is made once, kept, and applied; and that whatever happens
 meanwhile leaves the vendor's settings. A function stands for the measurement."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.subprocesses import run_python
 from tflgpu_plugin import engine, native
 from tflgpu_plugin.cache import folders
 from tflgpu_plugin.cli import doctor
-from tflgpu_plugin.compile import calibrating, calibration, compiler
+from tflgpu_plugin.compile import calibration, compiler, microbenchmarks
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ir.calibration import SETTINGS, THREADS, Calibration
 from tflgpu_plugin.options import Options
@@ -45,7 +45,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "answers", Registry())
+    monkeypatch.setattr(calibration, "calibrations", Registry())
 
 
 def device(info: AdapterInfo = INFO) -> Device:
@@ -133,7 +133,7 @@ def test_without_a_folder_nothing_is_measured(
         '{"begun": "x"}', "{}", "[" * 100_000,
     ],
 )  # fmt: skip
-def test_other_texts_are_no_answers(text: str, home: Path) -> None:
+def test_other_texts_are_no_calibration(text: str, home: Path) -> None:
     assert calibration.read(text) == (None, 0)
     calibration.of(device(), Measuring())
     (file,) = home.iterdir()
@@ -179,7 +179,7 @@ def test_a_driver_that_ends_the_process_is_tried_twice(home: Path) -> None:
     assert calibration.known(INFO) == Calibration(state=calibration.CRASHED)
 
 
-def test_questions_that_are_left_are_asked_by_the_next_process(
+def test_measurements_that_are_left_are_made_by_the_next_process(
     monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     measures = [Measuring(PART), Measuring(PART), Measuring(FOUND), Measuring()]
@@ -191,7 +191,7 @@ def test_questions_that_are_left_are_asked_by_the_next_process(
     assert [measure.earlier for measure in measures] == [None, PART, PART, None]
 
 
-def test_a_device_that_fails_then_keeps_its_earlier_answers(
+def test_a_device_that_fails_then_keeps_its_earlier_results(
     monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     calibration.of(device(), Measuring(PART))
@@ -205,7 +205,7 @@ def test_a_device_that_fails_then_keeps_its_earlier_answers(
         assert calibration.of(device(), Measuring()) == PART, "another process measures"
 
 
-def test_a_driver_that_ends_the_process_leaves_earlier_answers(
+def test_a_driver_that_ends_the_process_leaves_earlier_results(
     monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     calibration.of(device(), Measuring(PART))
@@ -259,7 +259,7 @@ def test_what_is_forced_stays() -> None:
     assert found.threads == 1 << 13 and Calibration().applied(target) == target
 
 
-def test_plans_have_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plans_have_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's own target, by which stored and compiled models are known, stays as it is."""
     monkeypatch.setattr(calibration, "of", lambda device: FOUND)
     opened = device()
@@ -321,11 +321,11 @@ def test_wrong_answers_of_a_device_change_no_results() -> None:
 MEASURES = """
 import sys
 from dataclasses import replace
-from tflgpu_plugin.compile import calibrating, calibration
+from tflgpu_plugin.compile import calibration, microbenchmarks
 from tflgpu_plugin.runtime import adapter
 device = adapter.open_device(adapter.select(None))
 device.target = replace(device.target, software=False, vendor="unknown")
-found = calibration.of(device, calibrating.measured)
+found = calibration.of(device, microbenchmarks.measure)
 print(found.milliseconds, len(found.left))
 assert found.state == "" or found.state.startswith("incomplete"), found
 assert not found.left or found.state, found
@@ -336,7 +336,7 @@ assert calibration.of(device, None) == found or device.info.software
 @pytest.mark.adapter
 def test_a_device_is_measured_in_a_process_of_its_own() -> None:
     said = [run_python(MEASURES).stdout]
-    while int(said[-1].split()[1]):  # each process asks at least one of the questions that are left
-        assert len(said) <= len(calibrating.QUESTIONS)
+    while int(said[-1].split()[1]):  # each process makes at least one measurement
+        assert len(said) <= len(microbenchmarks.MEASUREMENTS)
         said.append(run_python(MEASURES).stdout)
     assert run_python(MEASURES).stdout == said[-1], "kept"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.plugin import answers
+from conformance.plugin import settings
 from tflgpu_plugin import engine
 from tflgpu_plugin.options import Options
 from tflgpu_plugin.runtime import adapter
@@ -163,14 +163,14 @@ def test_a_setting_is_an_answer_of_calibration(setting: str) -> None:
         [*command, "conformance/test_networks.py"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"{setting} is no answer of a device to calibration" in done.stderr
+    assert f"{setting} is no setting of calibration" in done.stderr
 
 
 @pytest.mark.parametrize(("given", "forced"), [((), None), (("byte_products=always",), "always")])
 def test_a_setting_is_that_of_all_plans(given: tuple[str, ...], forced: str | None) -> None:
     device = adapter.open_device(adapter.select(None))
     with pytest.MonkeyPatch.context() as patch:
-        answers.give(patch, given)
+        settings.give(patch, given)
         assert engine.target_of(device, Options()).tuning.get("byte_products") == forced
 
 

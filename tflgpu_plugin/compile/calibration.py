@@ -1,10 +1,11 @@
-"""The answers of a device about itself: which rows of `ops.tiles` are faster on it than its
-vendor's, and how many threads fill it.
+"""The calibration of devices: which settings of `ops.tiles` are faster on a device than those of
+its vendor's row, and how many threads saturate it.
 
-The first process that plans for an adapter asks it (see `compile.calibrating`) and keeps the
-answers in the user's cache folder, for this driver and these kernels. Answers only choose among
-settings that are right on every adapter. If there was no time for all questions, the next process
-asks those that are left. Software adapters are not asked; their settings have been measured."""
+The first process that plans for an adapter measures it (see `compile.microbenchmarks`) and keeps
+the results in the user's cache folder, for this driver and these kernels. They only choose among
+settings that are right on every adapter. If there was no time for all measurements, the next
+process makes the others. Software adapters are not measured at run time: their rows are what was
+measured on them."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from tflgpu_plugin.registry import Registry
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.device import AdapterInfo, Device
 
-TRIES = 2  # processes that may end while they measure: a driver may end them
+TRIES = 2  # after this many processes ended during a measurement, there are no more
 
 OFF = "switched off by TFLGPU_NO_CALIBRATION"
 UNKEPT = "not measured, since there is no cache folder to keep it in"
@@ -32,30 +33,31 @@ CRASHED = "not measured, since the process ended both times that it was tried"
 SOFTWARE = "not measured: a software adapter"
 
 
-answers: Registry[AdapterInfo, Calibration] = Registry()  # of this process
+calibrations: Registry[AdapterInfo, Calibration] = Registry()  # of this process
 _turn = threads.RLock()  # held by the thread that measures
 Measure = Callable[["Device", Calibration | None], Calibration]
 
 
 def of(device: Device, measure: Measure | None = None) -> Calibration:
-    """Returns the device's answers: those of this process, those that are kept, or new ones, which
-    `measure` makes. Never raises for a device that fails meanwhile."""
+    """Returns the calibration of a device: that of this process, the stored one, or a new one,
+    which `measure` makes (default: `microbenchmarks.measure`). Never raises for a device that fails
+    meanwhile."""
     info = device.info
     if switches.on("TFLGPU_NO_CALIBRATION"):
         return Calibration(state=OFF)
     if device.assumed or (info.software and measure is None):
         return Calibration(state=SOFTWARE)
-    if (found := answers.get(info)) is None:
+    if (found := calibrations.get(info)) is None:
         with native.busy(), _turn:
-            if (found := answers.get(info)) is None:
-                found = _asked(device, measure)
-                answers.put(info, found)
+            if (found := calibrations.get(info)) is None:
+                found = _locked(device, measure)
+                calibrations.put(info, found)
     return found
 
 
 def known(info: AdapterInfo) -> Calibration | None:
-    """Returns the answers that are kept, without measuring anything; None where there are none
-    yet."""
+    """Returns the stored calibration of an adapter, without measuring anything; None where there is
+    none yet."""
     if info.software:
         return Calibration(state=SOFTWARE)
     if switches.on("TFLGPU_NO_CALIBRATION"):
@@ -65,8 +67,8 @@ def known(info: AdapterInfo) -> Calibration | None:
 
 
 def read(text: str) -> tuple[Calibration | None, int]:
-    """Returns the answers in a kept text, and how many processes have begun to measure since.
-    Texts with anything else are taken for no text."""
+    """Returns the calibration in a stored text, and how many processes have begun to measure since.
+    Returns (None, 0) for an invalid text."""
     try:
         found = json.loads(text or "{}")
         begun = int(found.pop("begun", 0))
@@ -79,7 +81,8 @@ def read(text: str) -> tuple[Calibration | None, int]:
 
 
 def _checked(found: Mapping[str, Any]) -> Calibration:
-    """Returns these answers. Raises KeyError, TypeError or ValueError for anything else."""
+    """Returns the calibration with these fields. Raises KeyError, TypeError or ValueError unless
+    they are valid."""
     made = Calibration(**{**found, "left": tuple(found.get("left", ()))})
     right = all(value in SETTINGS[name] for name, value in made.tuning.items())
     right &= made.threads == 0 or made.threads in THREADS
@@ -89,7 +92,7 @@ def _checked(found: Mapping[str, Any]) -> Calibration:
     return made
 
 
-def _asked(device: Device, measure: Measure | None) -> Calibration:
+def _locked(device: Device, measure: Measure | None) -> Calibration:
     path = _path(device.info)
     if path is None:
         return Calibration(state=UNKEPT)
@@ -109,16 +112,15 @@ def _asked(device: Device, measure: Measure | None) -> Calibration:
 def _measured(
     device: Device, measure: Measure | None, path: Path, kept: tuple[Calibration | None, int]
 ) -> Calibration:
-    """Measures, and keeps the answers. Meanwhile the file also says that it was begun, in case the
-    driver ends the process. `kept` is what the file had: earlier answers, and processes that have
-    begun."""
-    from tflgpu_plugin.compile import calibrating  # its kernels are needed once
+    """Measures, and stores the results. Meanwhile the file says that a measurement has begun, in
+    case the driver ends the process. `kept` is the result of `read` for the file."""
+    from tflgpu_plugin.compile import microbenchmarks  # its kernels are needed once
 
     earlier, begun = kept
     before = asdict(earlier) if earlier else {}
     folders.keep(path, json.dumps({"begun": begun + 1, **before}))
     try:
-        found = (measure or calibrating.measured)(device, earlier)
+        found = (measure or microbenchmarks.measure)(device, earlier)
     except BaseException as error:
         with suppress(OSError):
             if earlier:

@@ -1,4 +1,4 @@
-"""The answers of a device about itself, as plain data."""
+"""What was measured on a device, as plain data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tflgpu_plugin.ir.target import Target
 
-# The outcomes: settings in Target.tuning with their values, and numbers of threads.
+# All possible results: the settings in `Target.tuning` with their values, and numbers of threads.
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "weights": ("global", "shuffle", "memory"),
     "lanes": ("16", "32", "64", "128"),
@@ -32,9 +32,9 @@ THREADS = tuple(1 << n for n in range(12, 18))
 
 @dataclass(frozen=True)
 class Calibration:
-    """The `tuning` and `threads` (0: as before) that replace a vendor's. `figures` are times in
-    microseconds by question and answer. `state` says why nothing, or not all, was measured;
-    `milliseconds` is how long it took. `left` are the questions that the next process asks."""
+    """The `tuning` and `threads` (0: unchanged) that replace a vendor's. `figures` are times in
+    microseconds by measurement and setting. `state` says why nothing, or not all, was measured;
+    `milliseconds` is how long it took. `left` are the measurements that the next process makes."""
 
     tuning: Mapping[str, str] = field(default_factory=dict)
     threads: int = 0
@@ -44,6 +44,6 @@ class Calibration:
     left: tuple[str, ...] = ()
 
     def applied(self, target: Target) -> Target:
-        """Returns the target with the answers; what is forced in its own tuning stays."""
-        many = self.threads or target.threads
-        return replace(target, tuning={**self.tuning, **target.tuning}, threads=many)
+        """Returns the target with these settings; those in its own tuning take precedence."""
+        threads = self.threads or target.threads
+        return replace(target, tuning={**self.tuning, **target.tuning}, threads=threads)

@@ -1,4 +1,4 @@
-"""Tests which answers a device gives: each is decided by the times of kernels, for which a table
+"""Tests which settings a device gets: each is decided by the times of kernels, for which a table
 stands here, and the vendor's setting stays unless another one is clearly faster."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 from tests.compile.test_compiler import TARGET
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin import native
-from tflgpu_plugin.compile import calibrating, compiler
-from tflgpu_plugin.compile.calibrating import Survey
+from tflgpu_plugin.compile import compiler, microbenchmarks
+from tflgpu_plugin.compile.microbenchmarks import Calibrator
 from tflgpu_plugin.compile.probes import Probe
 from tflgpu_plugin.ir import Target
 from tflgpu_plugin.ir.calibration import SETTINGS, THREADS
@@ -58,15 +58,15 @@ class Table:
         pass
 
 
-def survey(table: Table, target: Target = GPU) -> Survey:
-    made = Survey(target, table, lambda: table.at)
+def calibrator(table: Table, target: Target = GPU) -> Calibrator:
+    made = Calibrator(target, table, lambda: table.at)
     table.asked.clear()
     return made
 
 
-def answers(time: Time, target: Target = GPU) -> tuple[dict[str, str], int]:
+def results(time: Time, target: Target = GPU) -> tuple[dict[str, str], int]:
     """Returns settings and threads that differ from the vendor's; "" as state: all was asked."""
-    found = survey(Table(time), target).made()
+    found = calibrator(Table(time), target).run()
     assert found.state == ""
     return dict(found.tuning), found.threads
 
@@ -82,8 +82,8 @@ def faster(factor: float, **these: object) -> Time:
 
 
 def test_vendors_rows_stay_where_nothing_is_faster() -> None:
-    assert answers(usual) == ({}, 0)
-    assert answers(usual, replace(GPU, native_half=False)) == ({}, 0)
+    assert results(usual) == ({}, 0)
+    assert results(usual, replace(GPU, native_half=False)) == ({}, 0)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_vendors_rows_stay_where_nothing_is_faster() -> None:
 def test_a_setting_is_chosen_if_its_kernel_is_clearly_faster(
     setting: str, value: str, these: dict[str, object]
 ) -> None:
-    found, _ = answers(faster(0.85, **these))
+    found, _ = results(faster(0.85, **these))
     assert found == {setting: value}
-    found, _ = answers(faster(0.95, **these))
+    found, _ = results(faster(0.95, **these))
     assert setting not in found, "less than the noise"
-    assert answers(faster(1.5, **these))[0] == {}, "slower"
+    assert results(faster(1.5, **these))[0] == {}, "slower"
 
 
 @pytest.mark.parametrize(
@@ -118,22 +118,27 @@ def test_float16_products_have_their_weights_where_kernels_have_them(
 ) -> None:
     """With weights by shuffle, kernels multiply in float32."""
     table = Table(faster(0.5, kind="stored", weights=weights))
-    made = survey(table, replace(GPU, vendor=vendor)).made()
+    made = calibrator(table, replace(GPU, vendor=vendor)).run()
     assert made.tuning == {"half_products": "never"}
 
 
-def test_what_is_refused_has_no_answer() -> None:
+def test_what_is_refused_has_no_result() -> None:
     for kind in ("half", "stored"):
         table = Table(faster(0.5, kind="stored"), refused=frozenset({kind}))
-        assert survey(table).made().tuning == {}
+        assert calibrator(table).run().tuning == {}
 
 
 def test_the_row_of_attention_is_what_the_target_would_run() -> None:
     """With subgroups of 64 lanes, registers bound what is loaded ahead of four rows."""
     wide = replace(GPU, vendor="amd", subgroup_size=64, least_subgroup=64)
-    made = survey(Table(faster(0.95, kind="scores", ahead=4)), wide).made()
+    made = calibrator(Table(faster(0.95, kind="scores", ahead=4)), wide).run()
     assert [*made.figures["attention_tile"]] == ["4x1", "2x1"]
-    assert [*survey(Table(usual)).made().figures["attention_tile"]] == ["4x2", "2x2", "4x1", "4x4"]
+    assert [*calibrator(Table(usual)).run().figures["attention_tile"]] == [
+        "4x2",
+        "2x2",
+        "4x1",
+        "4x4",
+    ]
 
 
 def test_threads_are_as_many_as_fill_the_device() -> None:
@@ -142,14 +147,14 @@ def test_threads_are_as_many_as_fill_the_device() -> None:
         def time(probe: Probe, full: int = full) -> float:
             return probe.steps * 100.0 * max(1.0, probe.threads / full)
 
-        assert answers(time)[1] == (full if full != FULL else 0)
+        assert results(time)[1] == (full if full != FULL else 0)
 
 
 def test_threads_of_times_that_make_no_sense_are_not_believed() -> None:
     def time(probe: Probe) -> float:  # few threads are fast by chance
         return usual(probe) * (0.1 if probe.threads == THREADS[0] else 1.0)
 
-    assert answers(time)[1] == 0
+    assert results(time)[1] == 0
 
 
 @pytest.mark.parametrize(
@@ -159,13 +164,13 @@ def test_launches_cost_as_much_as_so_many_iterations(launch: float, serial: str)
     def time(probe: Probe) -> float:
         return launch + probe.steps * 100.0 * max(1.0, probe.threads / FULL)
 
-    assert answers(time)[0].get("serial", "") == serial
+    assert results(time)[0].get("serial", "") == serial
 
 
 def test_noise_changes_nothing() -> None:
     """Every eighth time is thrice as long, and the others differ by a few percent."""
     noise = (1.0, 1.03, 0.98, 1.01, 0.97, 1.0, 1.04, 3.0)
-    made = survey(Table(usual, noise=noise)).made()
+    made = calibrator(Table(usual, noise=noise)).run()
     assert (made.tuning, made.threads) == ({}, 0)
 
 
@@ -176,30 +181,30 @@ def test_time_is_bounded() -> None:
         def time(probe: Probe, slow: float = slow) -> float:
             return usual(probe) + slow * probe.threads * probe.steps
 
-        made = survey(Table(time, compiling)).made()
-        most = calibrating.SECONDS + compiling  # of the first kernel nothing is known
+        made = calibrator(Table(time, compiling)).run()
+        most = microbenchmarks.BUDGET_SECONDS + compiling  # of the first kernel nothing is known
         assert made.milliseconds <= 1e3 * most + 1
         assert bool(made.state) == (compiling > 0.002 or slow > 0)
         assert made.tuning == {} and made.threads == 0
-    assert "before the question of weights" in made.state and not made.figures
+    assert "before the measurement of weights" in made.state and not made.figures
 
 
-def test_questions_that_are_left_are_asked_next() -> None:
-    """Each process asks what it has time for, and takes over the answers so far; the last one finds
-    what one with more time finds at once."""
+def test_measurements_that_are_left_are_made_next() -> None:
+    """Each process measures what it has time for, and takes over the results so far; the last one
+    finds what one with more time finds at once."""
 
     def time(probe: Probe) -> float:
         global_, one = probe.weights == "global", probe.ahead == 1
         return usual(probe) * (0.8 if global_ else 1.0) * (0.8 if one else 1.0)
 
-    whole = survey(Table(time)).made()
+    whole = calibrator(Table(time)).run()
     assert whole.tuning["weights"] == "global" and whole.tuning["ahead"] == "1" and not whole.left
-    found, counts = survey(Table(time, compiling=0.03)).made(), list[int]()
+    found, counts = calibrator(Table(time, compiling=0.03)).run(), list[int]()
     while found.left:
-        assert f"before the question of {found.left[0]}" in found.state
+        assert f"before the measurement of {found.left[0]}" in found.state
         counts.append(len(found.left))
         table = Table(time, compiling=0.03)
-        found = survey(table).made(found)
+        found = calibrator(table).run(found)
         assert all(name in found.figures for name in ("weights", "launches")[: len(counts)])
     assert len(counts) > 1 and counts == sorted(set(counts), reverse=True)
     assert (found.tuning, found.threads, found.figures, found.state) == (
@@ -208,35 +213,35 @@ def test_questions_that_are_left_are_asked_next() -> None:
     assert found.milliseconds > 2 * 30.0
 
 
-def test_questions_without_time_are_given_up() -> None:
+def test_measurements_without_time_are_given_up() -> None:
     """Where not one of those that are left can be asked, no later process loses time for them."""
-    first = survey(Table(usual, compiling=0.2)).made()
-    assert first.left == tuple(calibrating.QUESTIONS)
-    again = survey(Table(usual, compiling=0.2)).made(first)
-    assert again.left == () and "before the question of weights" in again.state
+    first = calibrator(Table(usual, compiling=0.2)).run()
+    assert first.left == tuple(microbenchmarks.MEASUREMENTS)
+    again = calibrator(Table(usual, compiling=0.2)).run(first)
+    assert again.left == () and "before the measurement of weights" in again.state
 
 
-def test_a_slow_answer_is_no_answer() -> None:
-    """Time is up between the rounds of a question, whose setting stays."""
+def test_a_slow_result_is_no_result() -> None:
+    """Time is up between the rounds of a measurement, whose setting stays."""
     seconds = 0.012
 
     def time(probe: Probe) -> float:
         return seconds * 1e9 * (0.1 if probe.weights == "global" else 1.0)
 
-    made = survey(Table(time)).made()
+    made = calibrator(Table(time)).run()
     assert made.tuning == {} and "weights" in made.state
 
 
 def test_kernels_that_are_refused_are_left_out() -> None:
-    made = survey(Table(usual, refused=frozenset({"scores"}))).made()
+    made = calibrator(Table(usual, refused=frozenset({"scores"}))).run()
     assert made.tuning == {} and made.state == ""
     assert made.figures["attention_tile"] == {}
-    made = survey(Table(usual, refused=frozenset({"product"}))).made()
+    made = calibrator(Table(usual, refused=frozenset({"product"}))).run()
     assert made.threads == 0 and not {"weights", "lanes", "ahead", "serial"} & {*made.tuning}
 
 
 def test_devices_without_a_clock_answer_nothing() -> None:
-    made = survey(Table(lambda probe: 0.0)).made()
+    made = calibrator(Table(lambda probe: 0.0)).run()
     assert "weights" not in made.tuning and made.threads == 0 and "serial" not in made.tuning
 
 
@@ -245,17 +250,17 @@ def test_a_device_that_fails_raises() -> None:
         raise native.NativeError("lost")
 
     with pytest.raises(native.NativeError):
-        survey(Table(time)).made()
+        calibrator(Table(time)).run()
 
 
 def test_shuffles_are_only_timed_where_they_are_right() -> None:
     table = Table(usual)
-    survey(table, replace(GPU, subgroup_size=0)).made()
+    calibrator(table, replace(GPU, subgroup_size=0)).run()
     assert table.asked and not [p for p in table.asked if p.weights == "shuffle"]
     assert not [p for p in table.asked if p.kind == "scores"]
 
 
-# ---- what the answers change ---------------------------------------------------------------------
+# ---- what the results change ---------------------------------------------------------------------
 
 
 def test_every_setting_reaches_the_kernels() -> None:
@@ -334,7 +339,7 @@ def test_registers_bound_also_the_loads_that_are_asked_for() -> None:
 def test_every_kernel_runs(stamped: bool) -> None:
     """A software adapter stands for a GPU, with kernels as short as they can be."""
     device = adapter.open_device(adapter.select(None))
-    clock = calibrating.DeviceClock(device)
+    clock = microbenchmarks.DeviceClock(device)
     clock.stamped &= stamped
     kinds = ["product", "bytes", "scores" if device.target.shuffles else "product"]
     kinds += ["stored", "half"] if "shader-f16" in device.target.features else []
@@ -354,6 +359,6 @@ def test_every_kernel_runs(stamped: bool) -> None:
 @pytest.mark.adapter
 def test_a_refused_kernel_is_named() -> None:
     device = adapter.open_device(adapter.select(None))
-    clock = calibrating.DeviceClock(device)
+    clock = microbenchmarks.DeviceClock(device)
     broken = Probe(kind="product", weights="memory", lanes=100_000)
     assert set(clock.prepare([broken])) == {broken}

@@ -1,9 +1,9 @@
-"""Asks a device about itself, in at most 150 ms: times the kernels of `compile.probes` and decides
-by these times.
+"""Microbenchmarks that choose a device's settings, in at most 150 ms: they time the kernels of
+`compile.probes`.
 
-Each question compares the vendor's setting with others, in turns, by medians. Another setting is
-chosen only if it is clearly faster. When time is up, the questions that are left keep the vendor's
-settings, and the next process asks them."""
+Each measurement compares the vendor's setting with others, which take turns, by the medians of
+their times. Another setting is chosen only if it is clearly faster. When time is up, the settings
+that were not measured stay the vendor's, and the next process measures them."""
 
 from __future__ import annotations
 
@@ -25,43 +25,43 @@ from tflgpu_plugin.runtime.program import Instance, Program
 if TYPE_CHECKING:
     from tflgpu_plugin.runtime.device import Device
 
-SECONDS = 0.15  # for all questions
-GAIN = 0.9  # another setting must take at most this part of the time of the vendor's
-ROUNDS = 5  # times of each kernel; their median counts
-STEADY = 1.25  # times of a thread beside more threads grow by less, except by noise
-LONG = 300_000.0  # nanoseconds of launches that are timed together
+BUDGET_SECONDS = 0.15  # for all measurements
+GAIN = 0.9  # another setting must take at most this fraction of the vendor's time
+ROUNDS = 5  # samples of each kernel, of which the median is taken
+MAX_GROWTH = 1.25  # the time per thread grows by less with more threads, except by noise
+SAMPLE_NANOSECONDS = 300_000.0  # of the launches of one sample, together
 MAX_LAUNCHES = 32
-PART = 16  # of the threads, in the first launch
-FEW_STEPS, MANY_STEPS = 8, 136  # of a single workgroup: their difference is that of iterations
-BUSY = 1 << 14  # pixels of a layer whose tile stands for the vendor's
+FIRST_FRACTION = 16  # the first launch has this fraction (1 / 16) of the threads
+FEW_STEPS, MANY_STEPS = 8, 136  # of one workgroup: the difference is the time of the iterations
+BUSY_PIXELS = 1 << 14  # of the layer for which the vendor's tile is chosen
 
 
 class Clock(Protocol):
     """Times kernels on a device."""
 
     def prepare(self, probes: Sequence[Probe]) -> Mapping[Probe, str]:
-        """Compiles kernels, and returns those that the driver refuses, with its reasons."""
+        """Compiles kernels, and returns the driver's error for each that it refuses."""
 
     def nanoseconds(self, probe: Probe, launches: int) -> float:
-        """Returns the time of so many launches. Raises NativeError."""
+        """Returns the time of this many launches. Raises NativeError."""
 
     def release(self) -> None:
         """Releases the memory of all kernels that were timed."""
 
 
-class Spent(Exception):
-    """Time is up."""
+class TimeUp(Exception):
+    """There is no time left for another measurement."""
 
 
-def measured(device: Device, earlier: Calibration | None = None) -> Calibration:
-    """Returns the device's answers, with those that an earlier process got. Raises NativeError when
-    the device fails."""
-    return Survey(device.target, DeviceClock(device)).made(earlier)
+def measure(device: Device, earlier: Calibration | None = None) -> Calibration:
+    """Measures a device, and returns the results together with those of an earlier process. Raises
+    NativeError when the device fails."""
+    return Calibrator(device.target, DeviceClock(device)).run(earlier)
 
 
 @dataclass
-class Survey:
-    """The questions to a device and their answers so far."""
+class Calibrator:
+    """The measurements of a device, and their results so far (see `ir.calibration.Calibration`)."""
 
     target: Target
     clock: Clock
@@ -71,91 +71,92 @@ class Survey:
     figures: dict[str, dict[str, float]] = field(default_factory=dict)
     prepared: set[Probe] = field(default_factory=set)
     refused: set[Probe] = field(default_factory=set)
-    tried: bool = False  # whether any time is known
-    launch: float = 0.0  # nanoseconds, as far as known
-    slowest: float = 0.0  # seconds to compile a kernel, with those of the same question
-    end: float = 0.0
+    timed: bool = False  # whether any kernel has been timed
+    launch: float = 0.0  # nanoseconds that a launch takes by itself; 0 if not measured
+    slowest: float = 0.0  # seconds to compile a kernel, among those compiled together
+    end: float = 0.0  # when time is up, by the clock `now`
 
-    def made(self, earlier: Calibration | None = None) -> Calibration:
-        """Asks every question, those first that most depends on; or those that an earlier process
-        had no time for. If there was time for none of these either, they are not asked again."""
+    def run(self, earlier: Calibration | None = None) -> Calibration:
+        """Runs the measurements, the most important ones first, or those for which an `earlier`
+        process had no time. Returns the results. If there was no time for any of these again, the
+        next process does not try them (`Calibration.left`)."""
         begin, state = self.now(), ""
-        self.end = begin + SECONDS
+        self.end = begin + BUDGET_SECONDS
         if earlier:
-            self._take(earlier)
-        asked = [name for name in QUESTIONS if not earlier or name in earlier.left]
-        left = list(asked)
+            self._resume(earlier)
+        pending = [name for name in MEASUREMENTS if not earlier or name in earlier.left]
+        left = list(pending)
         try:
             while left:
-                QUESTIONS[left[0]](self)
+                MEASUREMENTS[left[0]](self)
                 del left[0]
-        except Spent:
-            state = f"incomplete: time was up before the question of {left[0]}"
+        except TimeUp:
+            state = f"incomplete: time was up before the measurement of {left[0]}"
         taken = 1e3 * (self.now() - begin)
         log.say(f"tflgpu: measured the device in {taken:.0f} ms: {self.tuning}", log.DEBUG)
-        again = () if earlier and left == asked else tuple(left)
+        again = () if earlier and left == pending else tuple(left)
         taken += earlier.milliseconds if earlier else 0.0
         return Calibration(self.tuning, self.threads, self.figures, state, round(taken, 1), again)
 
-    def _take(self, earlier: Calibration) -> None:
-        """Takes over the answers of an earlier process."""
+    def _resume(self, earlier: Calibration) -> None:
+        """Continues from the results of an earlier process."""
         self.tuning, self.threads = dict(earlier.tuning), earlier.threads
         self.figures = {name: dict(times) for name, times in earlier.figures.items()}
         self.launch = 1e3 * self.figures.get("launches", {}).get("launch", 0.0)
 
     def times(self, probes: Sequence[Probe]) -> dict[Probe, float]:
-        """Returns the median times of one launch of each of these kernels in nanoseconds, without
-        those that the driver refuses. Raises Spent."""
+        """Returns the median time of one launch of each of these kernels, in nanoseconds; those
+        that the driver refuses are left out. Raises TimeUp."""
         able = self._prepared(list(dict.fromkeys(probes)))
         counts, longest = dict[Probe, int](), 0.0
         for probe in able:
-            if not self.tried:  # a part of it first, in case the device is slow
-                part = replace(probe, threads=probe.threads // PART)
-                longest = self.clock.nanoseconds(part, 1) * PART * 1e-9
-                self.tried = True
-            self._left(longest)
+            if not self.timed:  # with fewer threads first, in case the device is slow
+                part = replace(probe, threads=probe.threads // FIRST_FRACTION)
+                longest = self.clock.nanoseconds(part, 1) * FIRST_FRACTION * 1e-9
+                self.timed = True
+            self._require(longest)
             once = self.clock.nanoseconds(probe, 1)
-            counts[probe] = max(1, min(MAX_LAUNCHES, int(LONG / max(once, 1.0))))
+            counts[probe] = max(1, min(MAX_LAUNCHES, int(SAMPLE_NANOSECONDS / max(once, 1.0))))
             longest = max(longest, once * counts[probe] * 1e-9)
         found: dict[Probe, list[float]] = {probe: [] for probe in able}
         for _ in range(ROUNDS):
             for probe, count in counts.items():
-                self._left(longest)
+                self._require(longest)
                 found[probe].append(self.clock.nanoseconds(probe, count) / count)
         self.clock.release()
         return {probe: median(some) for probe, some in found.items()}
 
-    def compare(self, question: str, probes: Mapping[str, Probe], row: str) -> str:
-        """Returns the answer, a key of `probes`: that of the vendor's `row` unless another one is
-        clearly faster. Its figures are noted."""
+    def compare(self, measurement: str, probes: Mapping[str, Probe], row: str) -> str:
+        """Times `probes`, by setting, and records the times as the figures of this measurement.
+        Returns the best setting: the vendor's (`row`) unless another one is clearly faster."""
         taken = self.times(list(probes.values()))
         by = {name: taken[probe] for name, probe in probes.items() if probe in taken}
-        self.figures[question] = {name: round(ns / 1e3, 3) for name, ns in by.items()}
+        self.figures[measurement] = {name: round(ns / 1e3, 3) for name, ns in by.items()}
         if by.get(row, 0.0) <= 0.0:  # there is nothing to compare with
             return row
         best = min(by, key=lambda name: by[name])
         return best if 0.0 < by[best] <= GAIN * by[row] else row
 
-    def settle(self, name: str, answer: str, row: str) -> None:
-        """Notes an answer that differs from the vendor's, if there is such a setting."""
+    def choose(self, name: str, answer: str, row: str) -> None:
+        """Sets a setting to this answer if it differs from the vendor's (`row`) and is valid."""
         if answer != row and answer in SETTINGS[name]:
             self.tuning[name] = answer
 
-    def product(self) -> Probe:
-        """Returns the kernel of a dense product by the answers so far."""
+    def product_probe(self) -> Probe:
+        """Returns the probe of a dense product with the settings so far."""
         target = replace(self.target, tuning={**self.target.tuning, **self.tuning})
-        tile = tiles.choose_tile(target, 64, BUSY)
+        tile = tiles.choose_tile(target, 64, BUSY_PIXELS)
         return Probe(weights=tile.weights, lanes=tile.lanes, ahead=tile.ahead)
 
     def _prepared(self, probes: list[Probe]) -> list[Probe]:
-        """Compiles those kernels that are not, and returns those that can be timed. Raises
-        Spent."""
+        """Compiles the kernels that are not compiled yet, and returns the probes that the driver
+        has not refused. Raises TimeUp."""
         new = [probe for probe in probes if _kernel(probe) not in self.prepared]
         missing = list({_kernel(probe): probe for probe in new}.values())
         alone = 0 if self.prepared else 1  # the first, in case the driver is slow
         for some in (missing[:alone], missing[alone:]):
             begin = self.now()
-            self._left(self.slowest * len(some))
+            self._require(self.slowest * len(some))
             refused = self.clock.prepare(some) if some else {}
             self.slowest = max(self.slowest, (self.now() - begin) / max(len(some), 1))
             self.prepared |= {_kernel(probe) for probe in some}
@@ -164,83 +165,86 @@ class Survey:
                 log.say(f"tflgpu: a kernel to measure was refused: {reason}", log.INFO)
         return [probe for probe in probes if _kernel(probe) not in self.refused]
 
-    def _left(self, seconds: float) -> None:
-        """Raises Spent unless there is time for something that takes so long."""
+    def _require(self, seconds: float) -> None:
+        """Raises TimeUp unless this many seconds are left."""
         if self.now() + seconds > self.end:
-            raise Spent
+            raise TimeUp
 
 
 def _kernel(probe: Probe) -> Probe:
-    """Returns what stands for all launches of a kernel."""
+    """Returns a key that is equal for all launches of one kernel."""
     return replace(probe, threads=0, steps=0)
 
 
-def ask_weights(survey: Survey) -> None:
-    """How do lanes get weights: each by itself, by shuffles, or through workgroup memory?"""
-    base = survey.product()
-    kinds = [k for k in tiles.WEIGHTS if k != "shuffle" or survey.target.shuffles]
+def measure_weights(calibrator: Calibrator) -> None:
+    """Chooses how lanes get weights: from global memory, by shuffles, or through workgroup
+    memory."""
+    base = calibrator.product_probe()
+    kinds = [k for k in tiles.WEIGHTS if k != "shuffle" or calibrator.target.shuffles]
     probes = {kind: replace(base, weights=kind) for kind in kinds}
-    survey.settle("weights", survey.compare("weights", probes, base.weights), base.weights)
+    calibrator.choose("weights", calibrator.compare("weights", probes, base.weights), base.weights)
 
 
-def ask_lanes(survey: Survey) -> None:
-    """How many lanes make a workgroup?"""
-    base = survey.product()
-    found = {survey.target.workgroup(n) for n in (32, 64, 128)} | {base.lanes}
+def measure_lanes(calibrator: Calibrator) -> None:
+    """Chooses the size of workgroups."""
+    base = calibrator.product_probe()
+    found = {calibrator.target.workgroup(n) for n in (32, 64, 128)} | {base.lanes}
     probes = {str(n): replace(base, lanes=n) for n in sorted(found)}
     row = str(base.lanes)
-    survey.settle("lanes", survey.compare("lanes", probes, row), row)
+    calibrator.choose("lanes", calibrator.compare("lanes", probes, row), row)
 
 
-def ask_ahead(survey: Survey) -> None:
-    """Do loads for several iterations pay before the first product?"""
-    base = survey.product()
+def measure_ahead(calibrator: Calibrator) -> None:
+    """Chooses for how many iterations inputs are loaded before the first product."""
+    base = calibrator.product_probe()
     probes = {str(n): replace(base, ahead=n) for n in {1, 4, base.ahead}}
     row = str(base.ahead)
-    survey.settle("ahead", survey.compare("ahead", probes, row), row)
+    calibrator.choose("ahead", calibrator.compare("ahead", probes, row), row)
 
 
-def ask_threads(survey: Survey) -> None:
-    """With how many threads is the device full, so that more take as much longer?"""
-    base = survey.product()
+def measure_threads(calibrator: Calibrator) -> None:
+    """Finds how many threads saturate the device: with more, the time grows in proportion."""
+    base = calibrator.product_probe()
     probes = {n: replace(base, threads=n) for n in THREADS}
-    taken = survey.times(list(probes.values()))
-    by = {n: taken[probe] for n, probe in probes.items() if taken.get(probe, 0.0) > survey.launch}
-    survey.figures["threads"] = {str(n): round(ns / 1e3, 3) for n, ns in by.items()}
-    each = {n: (ns - survey.launch) / n for n, ns in by.items()}
+    taken = calibrator.times(list(probes.values()))
+    by = {
+        n: taken[probe] for n, probe in probes.items() if taken.get(probe, 0.0) > calibrator.launch
+    }
+    calibrator.figures["threads"] = {str(n): round(ns / 1e3, 3) for n, ns in by.items()}
+    each = {n: (ns - calibrator.launch) / n for n, ns in by.items()}
     if len(each) < len(THREADS):
         return
-    if any(each[2 * n] > each[n] * STEADY for n in THREADS[:-1]):
+    if any(each[2 * n] > each[n] * MAX_GROWTH for n in THREADS[:-1]):
         return
     full = next(n for n in THREADS if GAIN * each[n] <= min(each.values()))
-    if full != survey.target.threads:
-        survey.threads = full
+    if full != calibrator.target.threads:
+        calibrator.threads = full
 
 
-def ask_launches(survey: Survey) -> None:
-    """How many iterations of a thread take as long as another launch?"""
-    lone = replace(survey.product(), threads=1)
+def measure_launches(calibrator: Calibrator) -> None:
+    """Finds how many iterations of a thread take as long as a launch does by itself."""
+    lone = replace(calibrator.product_probe(), threads=1)
     few, many = (replace(lone, steps=steps) for steps in (FEW_STEPS, MANY_STEPS))
-    taken = survey.times([few, many])
+    taken = calibrator.times([few, many])
     if len(taken) < 2 or not 0 < taken[few] < taken[many]:
         return
     iteration = (taken[many] - taken[few]) / (MANY_STEPS - FEW_STEPS)
     launch = taken[few] - FEW_STEPS * iteration
     if launch <= 0:
         return
-    survey.launch = launch
+    calibrator.launch = launch
     figures = {"launch": launch, "iteration": iteration}
-    survey.figures["launches"] = {name: round(ns / 1e3, 3) for name, ns in figures.items()}
-    row, asked = split_depth.FEW_SERIAL, launch / iteration
-    if not row / 2 < asked < row * 2:
+    calibrator.figures["launches"] = {name: round(ns / 1e3, 3) for name, ns in figures.items()}
+    row, ratio = split_depth.FEW_SERIAL, launch / iteration
+    if not row / 2 < ratio < row * 2:
         values = (int(value) for value in SETTINGS["serial"])
-        nearest = min(values, key=lambda value: abs(log2(value / asked)))
-        survey.settle("serial", str(nearest), str(row))
+        nearest = min(values, key=lambda value: abs(log2(value / ratio)))
+        calibrator.choose("serial", str(nearest), str(row))
 
 
-def ask_attention(survey: Survey) -> None:
-    """How many rows share keys, and how many slices of keys are loaded at once?"""
-    target = survey.target
+def measure_attention(calibrator: Calibrator) -> None:
+    """Chooses the attention tile: rows that share keys, and slices of keys loaded at once."""
+    target = calibrator.target
     if not target.shuffles:
         return
     probes = dict[str, Probe]()
@@ -249,34 +253,34 @@ def ask_attention(survey: Survey) -> None:
         probe = Probe("scores", "", target.workgroup(32), most, rows, steps=4)
         probes.setdefault(f"{rows}x{most}", probe)
     row = next(iter(probes))
-    survey.settle("attention_tile", survey.compare("attention_tile", probes, row), row)
+    calibrator.choose("attention_tile", calibrator.compare("attention_tile", probes, row), row)
 
 
-def ask_half(survey: Survey) -> None:
-    """Are products in float32 faster than those in float16, if loads and stores are float16?"""
-    if survey.target.halves != "native":
+def measure_half(calibrator: Calibrator) -> None:
+    """Finds whether float32 products of values stored as float16 are faster than float16 ones."""
+    if calibrator.target.halves != "native":
         return
-    base = replace(survey.product(), ahead=4)
+    base = replace(calibrator.product_probe(), ahead=4)
     if base.weights == "shuffle":  # such products stay float32
         base = replace(base, weights="global")
     probes = {"float16": replace(base, kind="half"), "float32": replace(base, kind="stored")}
-    if survey.compare("half_products", probes, "float16") == "float32":
-        survey.tuning["half_products"] = "never"
+    if calibrator.compare("half_products", probes, "float16") == "float32":
+        calibrator.tuning["half_products"] = "never"
 
 
-def ask_bytes(survey: Survey) -> None:
-    """Are products of bytes by integer dot products faster than those of float32?"""
-    base = survey.product()
+def measure_bytes(calibrator: Calibrator) -> None:
+    """Finds whether integer dot products of bytes are faster than float32 products."""
+    base = calibrator.product_probe()
     probes = {"float32": base, "bytes": replace(base, kind="bytes")}
-    if survey.compare("byte_products", probes, "float32") == "bytes":
-        survey.tuning["byte_products"] = "always"
+    if calibrator.compare("byte_products", probes, "float32") == "bytes":
+        calibrator.tuning["byte_products"] = "always"
 
 
-QUESTIONS: Mapping[str, Callable[[Survey], None]] = {
-    ask.__name__.removeprefix("ask_"): ask
-    for ask in (
-        ask_weights, ask_lanes, ask_ahead, ask_launches, ask_threads, ask_attention, ask_half,
-        ask_bytes,
+MEASUREMENTS: Mapping[str, Callable[[Calibrator], None]] = {
+    function.__name__.removeprefix("measure_"): function
+    for function in (
+        measure_weights, measure_lanes, measure_ahead, measure_launches, measure_threads,
+        measure_attention, measure_half, measure_bytes,
     )
 }  # fmt: skip
 
