@@ -86,15 +86,15 @@ def _describe(info: Any) -> dict[str, Any]:
 
 
 def measured_lines(measured: Mapping[str, Any]) -> list[str]:
-    """Returns lines about what an adapter has answered: the time of each candidate, and the
-    choice where it is not the vendor's."""
+    """Returns a line for each measurement of an adapter's calibration: the times of the candidates,
+    and the choice where it is not the vendor's."""
     chosen = measured["tuning"] | ({"threads": measured["threads"]} if measured["threads"] else {})
     lines = [measured["state"]] if measured["state"] else []
-    for question, figures in measured["figures"].items():
+    for measurement, figures in measured["figures"].items():
         times = ", ".join(f"{name} {us:g}" for name, us in figures.items())
-        names = {"launches": "serial"}.get(question, question)
-        choice = f": {chosen[names]}" if names in chosen else ""
-        lines.append(f"{question} ({times} us){choice}")
+        setting = {"launches": "serial"}.get(measurement, measurement)
+        choice = f": {chosen[setting]}" if setting in chosen else ""
+        lines.append(f"{measurement} ({times} us){choice}")
     return lines
 
 

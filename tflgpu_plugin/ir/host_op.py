@@ -15,8 +15,8 @@ Condition = Callable[[Any], Refusal | None]  # takes a Builder
 
 
 class Role(NamedTuple):
-    """The meaning of an operand. `decides`: its value determines shapes of results. `extents` is
-    what the host requires of the operand's own shape: rank 1 ("list"), one element in any shape
+    """The meaning of an operand. `decides`: its value determines the shapes of results. `extents`
+    is what the host requires of the operand's own shape: rank 1 ("list"), one element in any shape
     ("one"), one element ("axes") or one pair ("pairs") per axis of the first value, or nothing
     (""). `integer`: it holds int32 or int64, whatever type values have. `typed`: it has the type of
     the first value. `clamps`: an integer beyond int32 means the same as the nearest in it."""
@@ -125,75 +125,91 @@ def operands(text: str) -> tuple[Operand, ...]:
 
 @dataclass(frozen=True)
 class HostOp:
-    """A host operator, the op it becomes ("": none, it stays on the CPU), and its version ranges
-    (both ends included).
-
-    `versions` are those that the kernels support; `documented` maps an edition of the GPU delegate
-    documentation ("2019", "current", "quantized") to the range that edition lists. `parameters`
-    reads a node's attributes from the host's structs, for hosts that have such. `build(builder)`
-    adds the nodes that a node becomes and returns the tensors of its outputs; None for operators
-    that become one node of `op` with the same attributes. `operands` are the inputs in the host's
-    order, and `order` has the positions of those that `op` takes, in its order (empty: all, in the
-    host's order). `outputs` are the roles of the supported outputs, "value*" for any number of
-    them; None for all that the operator has. `types` are the dtypes that a node may read and write,
-    where they are not those of `op`. `bfloat16`: the host has bfloat16 kernels, too, which move the
-    bits, or compute in float32 and round (`rounds`). `narrow`: so it has for other types of at most
-    8 bits that numpy lacks. `unsigned`: the op's results of uint32 and uint64 are right where int32
-    holds operands and results, else the run is flagged. `short`: it has kernels for quantized
-    int16, too, whose numbers the op computes. `conditions` take the builder and return a refusal
-    where the node cannot run (without `build`, its inputs are in the order of the op); their
-    docstrings are on the page of operators. `spreads`: the result has the shape to which all inputs
-    broadcast; `stated`: it has the shape that the model states. `chance`: results are random;
-    `of_shapes`: results depend only on the inputs' shapes; `sparse`: it reads sparse constants.
-    `bounds`: the operator "opens" or "closes" a quantized group, which the host runs as one kernel.
-    `longer` is the row for nodes with more inputs, for operators with two operand lists. `double`:
-    the host has kernels of float64, too, whose results the op computes as float32 where the option
-    double says so; a text says why it does not. `fragile`: the host's kernel crashes the process
-    for some tensors without elements. `uninferred`: the host infers no shapes of results, so that
-    those that a model states are its exporter's, and may be wrong. `identity`: results have values
-    where inputs have no elements, as sums of nothing do. `rowless`: the host makes no rows of no
-    rows, as products do. `at_once` computes a node of a loop's body in all steps at once; None
-    where the operator cannot. `keeps_count(builder)` returns the axis along which a node preserves
-    the count of its inputs, or None (see `importer.counts`). `ignores` names attributes that may
-    stay unread, in domains without versions (see `Table`), where others that are unread refuse a
-    node."""
+    """A host's operator: the op that it becomes, its versions, and what the importer must know."""
 
     name: str
+    # The op that it becomes; "": none, its results are only computed before a run.
     op: str
+    # The first and the last version that is supported.
     versions: tuple[int, int]
+    # For editions of the GPU delegate documentation ("2019", "current", "quantized"), the first and
+    # the last version that the edition lists.
     documented: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    # Reads a node's attributes from the structs of hosts that have such.
     parameters: Callable[..., dict[str, Any]] | None = None
+    # build(builder) adds the nodes that a node becomes and returns the tensors of its outputs; None
+    # for operators that become one node of `op` with the same attributes.
     build: Callable[..., Any] | None = None
+
+    # ---- inputs and outputs ----
+
+    # The inputs in the host's order.
     operands: tuple[Operand, ...] = ()
+    # The positions of the operands that `op` takes, in its order (empty: all, in the host's order).
     order: tuple[int, ...] = ()
+    # The roles of the supported outputs, "value*" for any number of them; None for all outputs.
     outputs: tuple[str, ...] | None = None
+    # The dtypes that a node may read and write, where they are not those of `op`.
     types: tuple[str, ...] = ()
+    # Each takes the builder and returns a refusal where the node cannot run, else None. Without
+    # `build`, the builder has the inputs in the order of the op. Their docstrings are on the page
+    # of operators.
     conditions: tuple[Condition, ...] = ()
+    # The result has the shape to which all inputs broadcast.
     spreads: bool = False
+    # The result has the shape that the model states.
     stated: bool = False
+    # Results are random.
     chance: bool = False
+    # Results depend only on the shapes of the inputs.
     of_shapes: bool = False
+    # It reads sparse constants.
     sparse: bool = False
+    # It "opens" or "closes" a quantized group, which the host runs as one kernel.
     bounds: str = ""
+
+    # ---- types for which the host has kernels, too ----
+
+    # bfloat16: it moves the bits, or computes in float32 and rounds (`rounds`).
     bfloat16: bool = False
+    # Types of at most 8 bits that numpy lacks.
     narrow: bool = False
+    # uint32 and uint64: results are right where int32 holds operands and results, and otherwise the
+    # run is flagged.
     unsigned: bool = False
+    # It computes bfloat16 in float32 and rounds the results.
     rounds: bool = False
+    # Quantized int16, whose stored numbers the op computes as the host does.
     short: bool = False
+    # float64: the op computes it as float32 where the option double says so. A text is the reason
+    # why it does not.
     double: bool | str = True
+
+    # ---- the rest ----
+
+    # The row for nodes with more inputs, of operators with two operand lists.
     longer: HostOp | None = None
+    # The host's kernel crashes the process for some tensors without elements.
     fragile: bool = False
+    # The host infers no shapes of the results: those that a model states are its exporter's, and
+    # may be wrong.
     uninferred: bool = False
+    # Results have values where inputs have no elements, such as a sum of no terms.
     identity: bool = False
+    # The host returns no rows where an input has none, as for a product.
     rowless: bool = False
+    # Computes a node of a loop's body in all steps at once; None where that is impossible.
     at_once: Callable[..., Any] | None = None
+    # keeps_count(builder) returns the axis along which a node preserves the count of its inputs, or
+    # None (see `importer.counts`).
     keeps_count: Callable[..., int | None] | None = None
+    # Attributes that may stay unread, in domains without versions (see `Table`): others that are
+    # unread refuse a node.
     ignores: tuple[str, ...] = ()
 
     @property
     def singles(self) -> bool:
-        """Whether the option double makes values of float64 those of float32, which the row
-        takes."""
+        """Whether the row computes float64 as float32 where the option double says so."""
         takes = not self.types or "f32" in self.types
         return self.build is not None and self.double is True and takes
 

@@ -129,96 +129,116 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True)
 class Op:
-    """A row of the table.
-
-    `refuse(graph, node, target)` returns a refusal, or None if the node can run. `shapes(graph,
-    node)` returns the output shapes from input shapes (and constant inputs). `accuracy` is a class
-    of `conformance.tolerance`: exact, elementwise, function, transcendental, accumulate or
-    reduction. `types` are the dtypes of value inputs and outputs. `work` estimates multiply-adds
-    per run for the pays-off rule (None: one per output element). `decompose` replaces the node by
-    others before lowering (see `ops.decompose`) and returns whether it did. `meaning(*inputs,
-    **attributes)` computes the op in numpy if all inputs are known before a run (None: by `views`,
-    or not at all; see `ops.evaluation`); it raises ValueError where hosts differ from numpy.
-    `inexact`: hosts differ in float results, by the order of sums or by rounding. `states` pairs
-    the position of a state input with that of the output that becomes its next value (negative,
-    from the end, where hosts have no tensor for it). `attributes`: those that nodes may have (see
-    `ops.attributes`). `operands` has a letter per input: `x` required, `?` optional, `*` any
-    number.
-
-    Traits: `kind`, one of KINDS. `fuses`: the lowering applies `node.epilogue` to its first output,
-    so passes may add steps to it. `as_epilogue(graph, node, position)` returns the equivalent
-    epilogue op on the operand at this position (None: there is none). `limits`: the result is the
-    input, clamped to them. `weights`: see there; `padding`: zero padding before the op may become
-    its attribute. `accumulates`: results may be sums too large for float16. `errors`: see there.
-    `follows`: how the op works on tensors with permuted axes (see `passes.layout.propagate`);
-    empty: only by its `views`. `keeps`: results are elements of the "first" input or of "any"
-    input, or zero; empty: they are computed. `same_quantization`: hosts compute on stored numbers,
-    so inputs and results must have one quantization (as with `keeps`). `rounding`: see there.
-    `output_rows`: positions of the constants of a dense layer that have a row for each output.
-    `affine`: the second operand is a term, subtrahend, factor or divisor of the first.
-    `quantize(graph, node, levels)` returns the node that computes a result with these levels from
-    stored numbers as hosts do (None: there is none). `short`: see there. `stored`: it computes with
-    the stored numbers of 8 and 16 bits, whatever their scale (see `ops.stored_numbers`).
-    `stands_for`: the ops in whose place passes make this one. `views`, of ops that only move
-    elements of one input: the results as views of it (see `ops.views`). `by_head`: it works on each
-    head separately, and reads heads stored side by side. `takes_rows`: how many of its first inputs
-    it also reads where they are in the host's order (see `ops.host_order`). `adds_parts`: its
-    lowering adds the partial sums of a split-K launch (see `ops.split_depth`). `gated(graph,
-    node)`: its lowering can multiply the channels of the first input by the input at GATES, per
-    batch. `averages(graph, node)`: its results are the means of each channel's pixels. `unknown`: a
-    number beyond int32 (see `ops.unknown`) "passes" through the op, or the op "chooses" between its
-    last two inputs; empty: it must not get one. `arranges`: the result is the input with its axes
-    in another "order", or its elements in another "shape". `joins`: inputs are concatenated, so
-    that empty ones add nothing. `fills`: by default it fills with zeros, the zero point of a
-    quantized input. `converts`: it only converts to another type. `quantizes`: it only quantizes
-    ("to") or dequantizes ("from"). `numbers_places`: it "makes" or "takes" indices, as its second
-    output or input, that each host numbers in its own way."""
+    """A row of the table: the functions of an op, and traits by which other modules know it."""
 
     name: str
+    # Returns a refusal, or None if the node can run.
     refuse: Callable[[Graph, Node, Target], Refusal | None]
+    # Returns the shapes of the outputs, given those of the inputs and the values of constants.
     shapes: Callable[[Graph, Node], list[Shape]]
+    # Records the launches of the node. With several forms it is an `ops.forms.Forms`.
     lower: Callable[[Lowering, Node], None]
+    # Class of `conformance.tolerance`: exact, elementwise, function, transcendental, accumulate or
+    # reduction.
     accuracy: str
+    # Dtypes of value inputs and outputs.
     types: tuple[str, ...] = ("f32",)
+    # Estimates the multiply-adds per run, which decide whether a partition pays (None: one per
+    # output element).
     work: Callable[[Graph, Node], int] | None = None
+    # Replaces the node by other nodes before lowering (see `ops.decompose`); returns whether it
+    # did.
     decompose: Callable[[Decomposition, Node], bool] | None = None
+    # meaning(*inputs, **attributes) computes the op in numpy if all inputs are known before a run
+    # (None: by `views`, or not at all; see `ops.evaluation`). Raises ValueError where hosts differ
+    # from numpy.
     meaning: Callable[..., Array] | None = None
+    # Hosts differ in float results, by the order of sums or by rounding.
     inexact: bool = False
+    # Pairs (position of a state input, position of the output that is its next value). Outputs for
+    # which hosts have no tensor have negative positions, which count from the end.
     states: tuple[tuple[int, int], ...] = ()
     family: str = ""
+    # The attributes that nodes may have (see `ops.attributes`).
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    # A letter per input: x required, ? optional, * any number.
     operands: str = "x"
+
+    # ---- what passes may do with a node ----
+
+    # One of KINDS.
     kind: str = ""
+    # The lowering applies `node.epilogue` to the first output, so passes may add epilogue ops.
     fuses: bool = False
+    # as_epilogue(graph, node, position) returns the equivalent epilogue op on the operand at this
+    # position, None where there is none.
     as_epilogue: Callable[[Graph, Node, int], EpilogueOp | None] | None = None
+    # The result is the input, clamped to these.
     limits: tuple[float, float] | None = None
     weights: Weights | None = None
+    # Zero padding before the op may become its attribute `padding`.
     padding: bool = False
+    # How the op works on tensors with permuted axes (see `passes.layout.propagate`; empty: only by
+    # its `views`).
+    follows: str = ""
+    # What the second operand is to the first: a "term", "subtrahend", "factor" or "divisor".
+    affine: str = ""
+    # Positions of the constants of a dense layer that have a row for each output.
+    output_rows: tuple[int, ...] = ()
+    # The ops in whose place passes make this one.
+    stands_for: tuple[str, ...] = ()
+    # The results as views of the input, of ops that only move elements of it (see `ops.views`).
+    views: Callable[[Graph, Node], Sequence[View]] | None = None
+    # The result is the input with its axes in another "order", or its elements in another "shape".
+    arranges: str = ""
+    # Inputs are concatenated, so that empty ones add nothing.
+    joins: bool = False
+    # Without a value, it fills with zeros: the zero point of a quantized input.
+    fills: bool = False
+    # It only converts to another type.
+    converts: bool = False
+    # It only quantizes ("to") or dequantizes ("from").
+    quantizes: str = ""
+    # The second output ("makes") or the second input ("takes") has pooling indices, which each host
+    # numbers in its own way.
+    numbers_places: str = ""
+
+    # ---- precision and quantization ----
+
+    # Results may be sums too large for float16.
     accumulates: bool | None = None
     errors: Errors = AS_THEY_ARE
-    follows: str = ""
+    # Results are elements of the "first" input or of "any" input, or zero; empty: they are
+    # computed.
     keeps: str = ""
+    # Hosts compute on stored numbers, so inputs and results must have one quantization (as with
+    # `keeps`).
     same_quantization: bool = False
     rounding: Rounding | None = None
-    output_rows: tuple[int, ...] = ()
-    affine: str = ""
+    # quantize(graph, node, levels) returns the node that computes a result with these levels from
+    # stored numbers as hosts do, None where there is none.
     quantize: Callable[[Graph, Node, Levels], Node | None] | None = None
     short: Short | None = None
+    # It computes with the stored numbers of 8 and 16 bits, whatever their scale (see
+    # `ops.stored_numbers`).
     stored: bool = False
-    stands_for: tuple[str, ...] = ()
-    views: Callable[[Graph, Node], Sequence[View]] | None = None
-    by_head: bool = False
-    takes_rows: int = 0
-    adds_parts: bool = False
-    gated: Callable[[Graph, Node], bool] | None = None
-    averages: Callable[[Graph, Node], bool] | None = None
+    # A number beyond int32 (see `ops.unknown`) "passes" through the op, or the op "chooses" between
+    # its last two inputs; empty: it must not get one.
     unknown: str = ""
-    arranges: str = ""
-    joins: bool = False
-    fills: bool = False
-    converts: bool = False
-    quantizes: str = ""
-    numbers_places: str = ""
+
+    # ---- what the lowering can do ----
+
+    # It works on each head of attention separately, and reads heads stored side by side.
+    by_head: bool = False
+    # How many of its first inputs it also reads in the host's order (see `ops.host_order`).
+    takes_rows: int = 0
+    # It adds the partial sums of a split-K launch (see `ops.split_depth`).
+    adds_parts: bool = False
+    # gated(graph, node): whether it multiplies the channels of the first input by the input at
+    # GATES, per batch.
+    gated: Callable[[Graph, Node], bool] | None = None
+    # averages(graph, node): whether results are the means of each channel's pixels.
+    averages: Callable[[Graph, Node], bool] | None = None
 
     @property
     def most(self) -> int | None:
