@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tflgpu_plugin.ir import is_symbolic, surely_equal
+from tflgpu_plugin.ir import always_equal, is_symbolic
 from tflgpu_plugin.providers import HostModel, HostNode, Table, not_unrolled, truth
 
 from . import batched_filters as filtered
@@ -84,7 +84,7 @@ def difference(batch: Batch, visit: Visit) -> Value:
     for a, b in (visit.given, visit.given[::-1]):
         if isinstance(a, Each) and isinstance(b, Fixed):
             row, table = (batch.e.shape(value.tensor) for value in (a, b))
-            if len(row) == len(table) == 2 and surely_equal(row[1], table[1]):
+            if len(row) == len(table) == 2 and always_equal(row[1], table[1]):
                 return Gaps(a.tensor, b.tensor)
     return elementwise(batch, visit)
 
@@ -110,7 +110,7 @@ def _of_rows(batch: Batch, visit: Visit) -> Value:
     for value in given:
         if isinstance(value, Rows):
             same = replace(value, tensor=first.tensor) == first and e.rank(value.tensor) == rank
-            fits = same and surely_equal(e.shape(value.tensor)[0], count)
+            fits = same and always_equal(e.shape(value.tensor)[0], count)
         else:
             fits = isinstance(value, Fixed) and e.rank(value.tensor) < rank
         if not fits:
@@ -150,7 +150,7 @@ def _run_of(batch: Batch, tensor: int, first: int) -> int:
     not be as many."""
     held, last = batch.e.shape(tensor)[0], first + batch.steps
     open_ = is_symbolic((held, last))
-    enough = any(surely_equal(held, last + k) for k in (0, 1)) if open_ else last <= held
+    enough = any(always_equal(held, last + k) for k in (0, 1)) if open_ else last <= held
     if first < 0 or not enough:
         raise not_unrolled("it reads beyond a tensor")
     return part(batch.e, tensor, first, first + batch.steps, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tflgpu_plugin.ir import Refusal, integer, is_symbolic, surely_equal
+from tflgpu_plugin.ir import Refusal, always_equal, integer, is_symbolic
 from tflgpu_plugin.providers import Builder, HostModel, not_unrolled, truth
 
 from .batched_handlers import handler
@@ -42,7 +42,7 @@ def batched_scan(e: Builder) -> list[int | None]:
     lengths = [e.shape(t)[0] for t in rows]
     if any(any(listed or ()) for listed in turned) or not lengths:
         raise not_unrolled("it goes along other axes, or backwards")
-    if not all(surely_equal(n, lengths[0]) for n in lengths):
+    if not all(always_equal(n, lengths[0]) for n in lengths):
         raise not_unrolled("it goes along axes of different extents")
     starts = [Fixed(e.x(k)) for k in range(count)]
     given: list[Value] = [*starts, *map(Each, rows)]

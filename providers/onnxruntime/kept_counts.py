@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tflgpu_plugin.ir import surely_equal
+from tflgpu_plugin.ir import always_equal
 from tflgpu_plugin.providers import Builder, counts
 
 from . import rearranging
@@ -64,8 +64,8 @@ def sliced(e: Builder) -> int | None:
         return None
     for k, (start, end, one, step) in enumerate(zip(*rearranging.edges(e), strict=False)):
         here = e.axis(one, e.rank()) == axis
-        last = k in at or any(surely_equal(end, most) for most in rearranging.TO_THE_END)
-        whole = last and surely_equal(start, 0) and surely_equal(step, 1)
+        last = k in at or any(always_equal(end, most) for most in rearranging.TO_THE_END)
+        whole = last and always_equal(start, 0) and always_equal(step, 1)
         if (here or k in at) and not (here and whole):
             return None
     return axis
@@ -109,7 +109,7 @@ def scattered_nd(e: Builder) -> int | None:
     *places, depth = e.shape(e.x(1))
     if index is None or index != updates or index >= len(places):
         return None
-    if not surely_equal(prod(places[:index]), 1):
+    if not always_equal(prod(places[:index]), 1):
         return None
     if data is None:
         return counts.OWN_COUNT
@@ -168,7 +168,7 @@ def padded(e: Builder) -> int | None:
     axis = e.counted_axis()
     if axis is None:
         return None
-    return axis if all(surely_equal(n, 0) for n in rearranging.pads(e)[axis]) else None
+    return axis if all(always_equal(n, 0) for n in rearranging.pads(e)[axis]) else None
 
 
 def split(e: Builder) -> int | None:
@@ -180,7 +180,7 @@ def split(e: Builder) -> int | None:
 def counting(e: Builder) -> int | None:
     """The numbers from 0 to the count."""
     first, delta = e.value(0).reshape(-1)[0], e.value(2).reshape(-1)[0]
-    single = surely_equal(first, 0) and surely_equal(delta, 1)
+    single = always_equal(first, 0) and always_equal(delta, 1)
     return 0 if single and counts.indices_of_count(e, 1) == [0] else None
 
 
@@ -200,13 +200,13 @@ def expanded(e: Builder) -> int | None:
         if at is None or len(at) != 1:
             return None
         before = at[0] - len(wanted) + e.rank()  # in the data
-        single = before < 0 or surely_equal(e.shape()[before], 1)
+        single = before < 0 or always_equal(e.shape()[before], 1)
         return at[0] + rank - len(wanted) if single else None
     found = axis + rank - e.rank()
     here = found - rank + len(wanted)  # in the wanted shape
     if at is None or not {*at} <= {here}:
         return None
-    return found if here < 0 or at or surely_equal(wanted[here], 1) else None
+    return found if here < 0 or at or always_equal(wanted[here], 1) else None
 
 
 def reshaped(e: Builder) -> int | None:
@@ -218,9 +218,9 @@ def reshaped(e: Builder) -> int | None:
     stated, at = e.value(1).reshape(-1), counts.indices_of_count(e, 1)
     wanted = rearranging.wanted(e)
     free = [k for k, n in enumerate(stated)
-            if surely_equal(n, -1) or (k == axis and surely_equal(n, 0))]  # fmt: skip
+            if always_equal(n, -1) or (k == axis and always_equal(n, 0))]  # fmt: skip
     if at is None or len(found := [*at, *free]) != 1:
         return None
     k = found[0]
     around = ((shape[:axis], wanted[:k]), (shape[axis + 1 :], wanted[k + 1 :]))
-    return k if all(surely_equal(prod(a), prod(b)) for a, b in around) else None
+    return k if all(always_equal(prod(a), prod(b)) for a, b in around) else None

@@ -14,6 +14,7 @@ from tflgpu_plugin.ir import (
     ImpossibleShapeRefusal,
     Refusal,
     ShapeRefusal,
+    always_equal,
     asks,
     from_front,
     integer,
@@ -22,7 +23,6 @@ from tflgpu_plugin.ir import (
     needs,
     sliced,
     smaller,
-    surely_equal,
 )
 from tflgpu_plugin.providers import COUNTED, Builder
 
@@ -130,7 +130,7 @@ def bounded(start: int, end: int, step: int, extent: int) -> slice:
     end. Bounds are then clamped, with a negative step to existing elements, where Python would
     begin before the first one. An end in TO_THE_END means the rest of the axis also with a negative
     step, as in onnxruntime's kernel."""
-    if step > 0 and any(surely_equal(end, most) for most in TO_THE_END):
+    if step > 0 and any(always_equal(end, most) for most in TO_THE_END):
         end = extent  # for extents of which no bound is known
     elif step < 0 and end in TO_THE_END:
         end = -extent - 1

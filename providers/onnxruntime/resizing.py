@@ -14,11 +14,11 @@ import numpy as np
 from tflgpu_plugin.ir import (
     Array,
     ImpossibleShapeRefusal,
+    always_equal,
     asks,
     integer,
     is_symbolic,
     needs,
-    surely_equal,
 )
 from tflgpu_plugin.providers import COUNTED, Builder
 
@@ -181,7 +181,7 @@ def _stays(e: Builder, axis: int, size: int) -> bool:
     """Whether an axis keeps its extent. Where it may, but need not, it counts as resized if that
     makes no difference: elements stay as they are."""
     extent, differs = e.shape()[axis], axis < 2 < e.rank() or _coordinates(e) == CROPPED
-    return size == extent if differs else surely_equal(size, extent)
+    return size == extent if differs else always_equal(size, extent)
 
 
 def scaled_size(extent: int, scale: float) -> int:

@@ -13,11 +13,12 @@ import pytest
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.compile.template import Values
-from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Extent, Trace
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.polynomial import ONE, Guard, is_short
 from tflgpu_plugin.ir.symbolic import (
     Word,
+    always_divides,
     example,
     f32,
     from_front,
@@ -29,11 +30,10 @@ from tflgpu_plugin.ir.symbolic import (
     is_integer,
     is_symbolic,
     larger,
-    near,
     sliced,
     smaller,
-    surely_divides,
     symbolic,
+    within_factor,
 )
 
 Numbers = Sequence[Any]
@@ -156,13 +156,13 @@ def test_a_use_as_a_plain_number_fixes_it(use: Callable[[Any], object]) -> None:
 def test_a_choice_leaves_no_guard() -> None:
     trace, (a,) = traced(30)
 
-    @chooses
+    @heuristic
     def choice(n: int) -> str:
         return "many" if n >= 16 and n / 2 > 3 else "few"
 
     assert choice(a) == "many" and not trace.guards and not trace.fixed
     with pytest.raises(ZeroDivisionError):
-        chooses(lambda: 1 // 0)()
+        heuristic(lambda: 1 // 0)()
     assert a >= 16 and len(trace.guards) == 1
 
 
@@ -175,7 +175,7 @@ def test_bit_length_holds_between_powers_of_two() -> None:
 
 def test_a_number_near_its_value_holds_within_a_factor() -> None:
     trace, (a,) = traced(30)
-    assert near(a, 3) == 30 and near(7, 3) == 7 and not trace.fixed
+    assert within_factor(a, 3) == 30 and within_factor(7, 3) == 7 and not trace.fixed
     held = [v for v in range(2, 200) if Values(trace, {0: v}).hold([*trace.guards])]
     assert held == [*range(10, 91)]
 
@@ -260,7 +260,7 @@ def test_a_quotient_by_zero_does_not_hold() -> None:
 
 def test_an_exact_quotient_does_not_hold_for_a_divisor_of_zero() -> None:
     trace, (a, b) = traced(5, 7, limits=INTEGERS)
-    chooses(lambda: a * b // b)()
+    heuristic(lambda: a * b // b)()
     assert not trace.guards
     assert (a * b // b).terms == a.terms  # type: ignore[attr-defined]
     assert Values(trace, {0: 5, 1: -3}).hold(trace.conditions)
@@ -288,8 +288,8 @@ def test_what_numbers_are() -> None:
     assert is_integer(a) and is_integer(np.int8(1)) and is_integer(3)
     assert not is_integer(True) and not is_integer(1.0)
     assert is_symbolic((1, a)) and not is_symbolic((1, 2))
-    assert surely_divides(4, 8 * a + 4) and not surely_divides(4, 2 * a)
-    assert surely_divides(4, 8) and not surely_divides(4, 6)
+    assert always_divides(4, 8 * a + 4) and not always_divides(4, 2 * a)
+    assert always_divides(4, 8) and not always_divides(4, 6)
     assert i32(a) == Word(a, "i32") and i32(3) == np.int32(3) and f32(a) == Word(a, "f32")
     assert f32(3) == 3.0 and example(i32(a + 1)) == 31 and example(5) == 5
 

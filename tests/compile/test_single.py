@@ -13,9 +13,9 @@ from tests.ops.test_byte_products import BYTES, layer
 from tests.support.net import WINDOW, Net
 from tflgpu_plugin.compile import compiler
 from tflgpu_plugin.compile.template import Template, template
-from tflgpu_plugin.ir import Graph, Pipeline, Plan, Quantization, Target, choosing
-from tflgpu_plugin.ir.choosing import ExcludesOneError, chooses
+from tflgpu_plugin.ir import Graph, Pipeline, Plan, Quantization, Target, heuristics
 from tflgpu_plugin.ir.extent import Trace
+from tflgpu_plugin.ir.heuristics import ExcludesOneError, heuristic
 
 GPU = Target(vendor="amd", subgroup_size=64, least_subgroup=64)
 SOFTWARE = Target(software=True, vendor="software", subgroup_size=8)
@@ -101,10 +101,10 @@ def test_a_plan_that_cannot_hold_for_one_is_refused() -> None:
 def test_a_choice_by_a_quotient_that_1_does_not_have_ends_the_trace() -> None:
     trace = Trace()
     n = trace.unit(0, 4)
-    with choosing.as_single(), pytest.raises(ExcludesOneError):
+    with heuristics.assuming_one(), pytest.raises(ExcludesOneError):
         probe(12 // (n - 1))
 
 
-@chooses
+@heuristic
 def probe(extent: int) -> bool:
     return extent > 2

@@ -18,7 +18,7 @@ from tflgpu_plugin.importer.imported import Facts
 from tflgpu_plugin.importer.importer import import_
 from tflgpu_plugin.importer.model import HostModel, HostNode, Value
 from tflgpu_plugin.importer.support import Judge
-from tflgpu_plugin.ir import Quantization, Tensor, surely_equal
+from tflgpu_plugin.ir import Quantization, Tensor, always_equal
 from tflgpu_plugin.ir.extent import Trace
 from tflgpu_plugin.providers.tflite import ops as tflite
 
@@ -57,7 +57,7 @@ def test_extents_that_broadcast() -> None:
     trace = Trace()
     n, m = trace.symbol(0, 7), trace.symbol(1, 5)
     found = [arithmetic.common_extent(*pair) for pair in ((n, 1), (1, n), (n, n), (m, m), (1, 1))]
-    assert all(map(surely_equal, found, [n, n, n, m, 1])) and not trace.guards
+    assert all(map(always_equal, found, [n, n, n, m, 1])) and not trace.guards
     with pytest.raises(ValueError, match="do not broadcast"):
         arithmetic.common_extent(n, m)
 

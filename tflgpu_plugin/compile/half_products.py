@@ -23,7 +23,7 @@ from tflgpu_plugin import kernels, ops
 from tflgpu_plugin.compile import error_sensitivity, precision
 from tflgpu_plugin.compile.precision import Memory
 from tflgpu_plugin.ir import Array, Node, Pack
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ops.lowering import Constant, Launch, Lowering
 
 RUN = 8  # terms that are added sequentially
@@ -97,7 +97,7 @@ def in_float16(launch: Launch, power: int) -> Launch:
     return replace(launch, variant=variant, parameters=parameters)
 
 
-@chooses
+@heuristic
 def _ahead(variant: Mapping[str, Any], steps: Any) -> int:
     """Returns for how many iterations inputs are loaded together: for twice as many as in float32
     if two runs are complete only then, and no more of the `steps` are left over at the end."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tflgpu_plugin import kernels, ops
-from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.editor import merged
 from tflgpu_plugin.ir.extent import Extent, terms_of
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.symbolic import Word
 from tflgpu_plugin.kernels.horizontal_fusion import SECOND_OPERANDS, SUFFIX
 from tflgpu_plugin.ops.lowering import CHECK, Launch, Lowering, Raw, Source
@@ -89,7 +89,7 @@ def _kind(low: Lowering, launch: Launch) -> object:
     return _key([*parts, operands, launch.parameters, launch.workgroups])
 
 
-@chooses
+@heuristic
 def _short(launch: Launch) -> bool:
     return prod(launch.workgroups) <= MAX_GROUPS
 

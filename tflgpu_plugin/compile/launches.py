@@ -16,9 +16,9 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.compile import horizontal_fusion, planar_outputs
 from tflgpu_plugin.errors import Unsupported, blaming
-from tflgpu_plugin.ir.choosing import ExcludesOneError, as_single, compared
 from tflgpu_plugin.ir.extent import Extent, Trace, terms_of
 from tflgpu_plugin.ir.graph import Graph, Node
+from tflgpu_plugin.ir.heuristics import ExcludesOneError, assuming_one, compared_with_one
 from tflgpu_plugin.ir.polynomial import Guard
 from tflgpu_plugin.ir.symbolic import Word, larger, smaller
 from tflgpu_plugin.ir.target import Target
@@ -32,11 +32,11 @@ def lower(graph: Graph, target: Target, trace: Trace | None = None) -> Lowering:
     """Returns the launches of a rewritten graph, I/O layout conversion included. Raises
     ExcludesOneError where a plan cannot hold for 1 and other extents."""
     low = Lowering(graph, target, form=IO_LAYOUT)
-    both = None if trace is None or trace.one is None else _Both(low, trace)
+    both = None if trace is None or trace.one is None else _DualLowering(low, trace)
     for tensor in _filled(graph, graph.inputs):
-        io_layout.pack(low, _at_the_host(tensor), Raw("input", tensor), tensor)
+        io_layout.pack(low, _host_port(tensor), Raw("input", tensor), tensor)
     for before, _ in graph.states:
-        io_layout.pack(low, _at_the_host(before), Raw("state", before), before)
+        io_layout.pack(low, _host_port(before), Raw("state", before), before)
     for k, node in enumerate(graph.nodes):
         with blaming(node):
             if both is None:
@@ -46,10 +46,10 @@ def lower(graph: Graph, target: Target, trace: Trace | None = None) -> Lowering:
     low.form = IO_LAYOUT
     makers = graph.producers()
     for tensor in _filled(graph, graph.outputs):
-        with blaming(makers.get(tensor, _at_the_host(tensor))):
-            io_layout.unpack(low, _at_the_host(tensor), tensor, Raw("output", tensor))
+        with blaming(makers.get(tensor, _host_port(tensor))):
+            io_layout.unpack(low, _host_port(tensor), tensor, Raw("output", tensor))
     for before, after in graph.states:
-        io_layout.unpack(low, _at_the_host(after), after, Raw("state", before))
+        io_layout.unpack(low, _host_port(after), after, Raw("state", before))
     low.drop_unread()
     planar_outputs.store(low)
     horizontal_fusion.fuse(low)
@@ -68,7 +68,7 @@ def _filled(graph: Graph, ports: Sequence[int]) -> list[int]:
     return [tensor for tensor in ports if 0 not in graph.shape(tensor)]
 
 
-def _at_the_host(tensor: int) -> Node:
+def _host_port(tensor: int) -> Node:
     return Node(id=-1, op=IO_LAYOUT, inputs=(), outputs=(tensor,))
 
 
@@ -76,69 +76,69 @@ def _at_the_host(tensor: int) -> Node:
 
 
 @dataclass
-class _Both:
-    """Lowers nodes for an extent that may be 1."""
+class _DualLowering:
+    """Lowers nodes whose shapes depend on an extent that may be 1."""
 
     low: Lowering
     trace: Trace
 
     def lower(self, place: int) -> None:
-        """Lowers a node. If a choice, or the answer to a question, would be another one for an
-        extent of 1, lowers it for 1, too."""
+        """Lowers a node. If a heuristic or a comparison would have another result for an extent of
+        1, lowers it for 1, too."""
         low, trace = self.low, self.trace
-        begun, known, fixed = low.launches[:], _known(low), trace.fixed
+        before, known, fixed = low.launches[:], _known(low), trace.fixed
         trace.many = []
-        with as_single(False), compared() as found:
+        with assuming_one(False), compared_with_one() as found:
             _lower(low, low.graph.nodes[place])
         guards, trace.many = trace.many, None
         if guards and trace.fixed > fixed:
-            raise ExcludesOneError  # it would hold for 1 and the example only
+            raise ExcludesOneError  # the plan would hold for 1 and the example only
         many = smaller(_extent(trace) - 1, 1)
         for guard in guards:
             trace.guards[_only_if(many, guard)] = None
         if guards or found.differs:
             try:
-                self._split(place, begun, known, many)
+                self._split(place, before, known, many)
             except ExcludesOneError:
                 if guards:
-                    raise  # else the launches are correct for 1, too
+                    raise  # otherwise the launches are correct for 1, too
 
-    def _split(self, place: int, begun: list[Launch], known: list[int], many: int) -> None:
-        """Lowers a node again, for an extent of 1, and limits its launches so far to others; not if
-        they are the same. Raises ExcludesOneError."""
+    def _split(self, place: int, before: list[Launch], known: list[int], many: int) -> None:
+        """Lowers a node again for an extent of 1. Unless the launches are the same, those so far
+        run for other extents only (`Launch.when`). Raises ExcludesOneError."""
         low = self.low
-        mine = _added(low, begun, known)
-        alone = self._alone(place, begun)
-        if are_same(mine, alone, self.single):
+        for_any = _added(low, before, known)
+        for_one = self._launches_for_one(place, before)
+        if are_same(for_any, for_one, self.at_one):
             return
-        adds = any(launch.kernel == "sum_parts" for launch in (*mine, *alone))
+        adds = any(launch.kernel == "sum_parts" for launch in (*for_any, *for_one))
         if adds and split_depth.added_by_the_next(low, low.graph.nodes[place]):
             raise ExcludesOneError  # the next node's launch would replace one of these
-        low.launches[len(begun) :] = [
-            *(replace(launch, when=1 - many) for launch in alone),
-            *(replace(launch, when=many) for launch in mine),
+        low.launches[len(before) :] = [
+            *(replace(launch, when=1 - many) for launch in for_one),
+            *(replace(launch, when=many) for launch in for_any),
         ]
 
     @cached_property
-    def single(self) -> _Single:
-        return _Single(self.trace)
+    def at_one(self) -> _SubstituteOne:
+        return _SubstituteOne(self.trace)
 
     @cached_property
-    def _single_low(self) -> Lowering:
-        """Returns what lowers the graph with an extent of 1. Temporaries have common numbers, and
-        what is known of them is in common."""
-        return replace(self.low, graph=self.single.graph(self.low.graph))
+    def _low_for_one(self) -> Lowering:
+        """Returns the lowering of the graph with an extent of 1. It shares temporaries, and their
+        properties, with `low`."""
+        return replace(self.low, graph=self.at_one.graph(self.low.graph))
 
-    def _alone(self, place: int, begun: list[Launch]) -> list[Launch]:
+    def _launches_for_one(self, place: int, before: list[Launch]) -> list[Launch]:
         """Returns the launches of a node for an extent of 1."""
-        low, given = self._single_low, self.low
-        low.launches = begun[:]
+        low, given = self._low_for_one, self.low
+        low.launches = before[:]
         low.aliases, low.homes = dict(given.aliases), dict(given.homes)
         low.hosted, low.turned = dict(given.hosted), dict(given.turned)
         low.shared = dict(given.shared)
         known = _known(low)
         _lower(low, low.graph.nodes[place])
-        return _added(low, begun, known)
+        return _added(low, before, known)
 
 
 def _extent(trace: Trace) -> int:
@@ -147,11 +147,11 @@ def _extent(trace: Trace) -> int:
     return Extent((((trace.one,), 1),), trace.atoms[trace.one].value, trace)
 
 
-def _added(low: Lowering, begun: list[Launch], known: list[int]) -> list[Launch]:
+def _added(low: Lowering, before: list[Launch], known: list[int]) -> list[Launch]:
     """Returns the launches of a node. Raises ExcludesOneError where more than launches has changed,
     or a launch may be elided."""
-    added, rest = low.launches[len(begun) :], low.launches[: len(begun)]
-    same = len(rest) == len(begun) and all(a is b for a, b in zip(rest, begun, strict=True))
+    added, rest = low.launches[len(before) :], low.launches[: len(before)]
+    same = len(rest) == len(before) and all(a is b for a, b in zip(rest, before, strict=True))
     copies = any(launch.copies is not None or launch.takes is not None for launch in added)
     if not same or copies or _known(low) != known:
         raise ExcludesOneError
@@ -163,7 +163,7 @@ def _known(low: Lowering) -> list[int]:
 
 
 def _only_if(many: Any, guard: Guard) -> Guard:
-    """Returns a guard that also holds where `many`, a number, is 0 instead of 1."""
+    """Returns a guard that also holds where `many`, which is 0 or 1, is 0."""
     number = Extent(guard.terms, 0, many.trace) * many
     if guard.kind == "ne":
         number = number + (1 - many)
@@ -171,8 +171,8 @@ def _only_if(many: Any, guard: Guard) -> Guard:
 
 
 @dataclass
-class _Single:
-    """Replaces the extent that may be 1 by 1, in anything that contains numbers."""
+class _SubstituteOne:
+    """Substitutes 1 for the extent that may be 1, in anything that contains numbers."""
 
     trace: Trace
     atoms: dict[int, Any] = field(default_factory=dict)
@@ -244,23 +244,23 @@ _FUNCTIONS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def are_same(mine: Sequence[Launch], alone: Sequence[Launch], single: _Single) -> bool:
+def are_same(for_any: Sequence[Launch], for_one: Sequence[Launch], at_one: _SubstituteOne) -> bool:
     """Whether the launches of a node for any extent are those for an extent of 1, if it is 1."""
-    if len(mine) != len(alone):
+    if len(for_any) != len(for_one):
         return False
-    pairs = list(zip(mine, alone, strict=True))
+    pairs = list(zip(for_any, for_one, strict=True))
     made = [(a, b) for one, other in pairs
             for (_, a), (_, b) in zip(one.operands, other.operands, strict=False)]  # fmt: skip
     renamed = {b: a for a, b in made if isinstance(a, int) and isinstance(b, int) and b < -1 > a}
-    return all(_parts(one, {}, single) == _parts(other, renamed, single) for one, other in pairs)
+    return all(_parts(one, {}, at_one) == _parts(other, renamed, at_one) for one, other in pairs)
 
 
-def _parts(launch: Launch, renamed: Mapping[int, int], single: _Single) -> tuple[Any, ...]:
+def _parts(launch: Launch, renamed: Mapping[int, int], at_one: _SubstituteOne) -> tuple[Any, ...]:
     operands = [
         (operand, renamed.get(source, source) if isinstance(source, int) else source)
         for operand, source in launch.operands
     ]
-    numbers = single.of((dict(launch.parameters), launch.workgroups))
+    numbers = at_one.of((dict(launch.parameters), launch.workgroups))
     parameters = {name: _parameter(n) for name, n in numbers[0].items()}
     return (launch.kernel, operands, dict(launch.epilogue), parameters, dict(launch.variant),
             tuple(map(terms_of, numbers[1])), launch.form)  # fmt: skip

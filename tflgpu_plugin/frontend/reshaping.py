@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from tflgpu_plugin import threads
 from tflgpu_plugin.importer.model import HostExtent
 from tflgpu_plugin.ir import Array, Shape
-from tflgpu_plugin.ir.choosing import ExcludesOneError, as_single
 from tflgpu_plugin.ir.extent import EXTENTS, INTEGERS, Trace
+from tflgpu_plugin.ir.heuristics import ExcludesOneError, assuming_one
 
 if TYPE_CHECKING:
     from tflgpu_plugin.cache.plan_file import Stored
@@ -273,7 +273,7 @@ class Reshaping:
         rooms = [{symbol: one[position] for position, symbol in places} for one in runs]
         values = {position: symbol for position, symbol in places if limits[position] != EXTENTS}
         try:
-            with as_single(any(names[k] == unit and given[k] == 1 for k, _ in places)):
+            with assuming_one(any(names[k] == unit and given[k] == 1 for k, _ in places)):
                 template = make(numbers, trace)
         except Exception:
             self._count(True, values)

@@ -12,7 +12,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.extent import Extent
-from tflgpu_plugin.ir.symbolic import integer, integers, is_symbolic, surely_equal, symbolic
+from tflgpu_plugin.ir.symbolic import always_equal, integer, integers, is_symbolic, symbolic
 from tflgpu_plugin.ops import evaluation
 
 
@@ -95,7 +95,7 @@ def common_shape(e: Builder) -> int:
 
 def common_extent(a: int, b: int) -> int:
     """Returns the extent to which two extents broadcast. Raises ValueError."""
-    if surely_equal(a, b) or b == 1:
+    if always_equal(a, b) or b == 1:
         return a
     if a != 1 and a != b:
         raise ValueError(f"{a} and {b} do not broadcast")

@@ -23,7 +23,7 @@ from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.tensors import TrialValues
 from tflgpu_plugin.ir import Array, Tensor
-from tflgpu_plugin.ir.symbolic import is_symbolic, surely_equal, symbolic
+from tflgpu_plugin.ir.symbolic import always_equal, is_symbolic, symbolic
 
 TRIAL_COUNTS = (0, 1, 2, 7)  # counts for which values that depend on one are evaluated
 MAX_ELEMENTS = 1 << 19  # of a result; for a larger bound, knowing the count is worth a partition
@@ -53,7 +53,7 @@ def result_axis(e: Builder) -> int | None:
         return None
     given = [e.tensors.table[t] for t in e.inputs if t is not None]
     bounds = [t.shape[t.counted[0]] for t in given if t.counted is not None]
-    alike = all(surely_equal(n, bound(e)) for n in bounds)
+    alike = all(always_equal(n, bound(e)) for n in bounds)
     axis = e.row.keeps_count(e) if alike and _reads_counts_only(e) else None
     if axis == OWN_COUNT and _counts(e) <= e.tensors.growing:
         axis = None  # no tensor would show that a run has counted more than there is room for
@@ -163,7 +163,7 @@ def _is_same(one: Array, other: Array) -> bool:
         return False
     if not symbolic(one) and not symbolic(other):
         return np.array_equal(one, other)
-    return all(surely_equal(a, b) for a, b in zip(one.flat, other.flat, strict=True))
+    return all(always_equal(a, b) for a, b in zip(one.flat, other.flat, strict=True))
 
 
 def indices_of_count(e: Builder, position: int) -> list[int] | None:
@@ -176,9 +176,9 @@ def indices_of_count(e: Builder, position: int) -> list[int] | None:
     found = []
     for k, value in enumerate(values):
         here = [held[k] for held in others]
-        if here == [*TRIAL_COUNTS] and surely_equal(value, bound(e)):
+        if here == [*TRIAL_COUNTS] and always_equal(value, bound(e)):
             found.append(k)
-        elif not all(surely_equal(value, other) for other in here):
+        elif not all(always_equal(value, other) for other in here):
             return None
     return found
 

@@ -12,7 +12,7 @@ from tflgpu_plugin.ir.symbolic import (
     larger,
     sliced,
     smaller,
-    surely_equal,
+    always_equal,
 )
 from tflgpu_plugin.ir.graph import (
     BITS_ONLY, COMPLEX, DOUBLE, FOLDED, MAX_FLOAT16, MAX_FLOAT32, NARROW, NUMPY_DTYPES, NUMPY_NAMES,
@@ -101,6 +101,7 @@ __all__ = [
     "Tensor",
     "Weight",
     "alike",
+    "always_equal",
     "asks",
     "code_of",
     "contents",
@@ -126,7 +127,6 @@ __all__ = [
     "sliced",
     "smaller",
     "stored_bytes",
-    "surely_equal",
     "table",
     "type_name",
     "verify",

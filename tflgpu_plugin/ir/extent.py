@@ -16,14 +16,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from tflgpu_plugin.ir.bounds import Bounds, limits_of, quotient_limits
-from tflgpu_plugin.ir.choosing import ExcludesOneError, choosing, single
+from tflgpu_plugin.ir.heuristics import ExcludesOneError, assumes_one, in_heuristic
 from tflgpu_plugin.ir.polynomial import (
     MAX_EXTENT,
     ONE,
     ZERO,
     Atom,
+    EvaluationAtOne,
     Guard,
-    SingleEvaluation,
     Terms,
     at_example,
     divided,
@@ -72,10 +72,10 @@ class Trace:
         return made
 
     @cached_property
-    def as_single(self) -> SingleEvaluation:
+    def at_one(self) -> EvaluationAtOne:
         """Returns what evaluates polynomials as if the extent that may be 1 were 1."""
         assert self.one is not None
-        return SingleEvaluation(self.atoms, self.one)
+        return EvaluationAtOne(self.atoms, self.one)
 
     @property
     def conditions(self) -> list[Guard]:
@@ -111,8 +111,8 @@ class Trace:
     def holds(self, kind: str, terms: Terms, value: int) -> bool:
         """Whether the value of a polynomial is 0 (kind "eq") or at least 0 ("ge") for the example
         values. Adds a guard unless the result is the same for all values."""
-        if choosing():
-            value = self.as_single.value(terms) if single() and self.one is not None else value
+        if in_heuristic():
+            value = self.at_one.value(terms) if assumes_one() and self.one is not None else value
             return value == 0 if kind == "eq" else value >= 0
         low = self.bounds.least(terms)
         if low is not None and low >= (1 if kind == "eq" else 0):
@@ -131,7 +131,7 @@ class Trace:
 
     def _add(self, guard: Guard) -> None:
         """Adds a guard. Raises ExcludesOneError."""
-        if self.one is None or self.as_single.hold([guard]):
+        if self.one is None or self.at_one.hold([guard]):
             self.guards[guard] = None
             self.bounds.learn(guard)
         elif self.many is None:
@@ -160,9 +160,9 @@ class Extent(_Number):
     def fix(self) -> int:
         """Returns the example value, and leaves the guard that the extent has this value."""
         trace = self.trace
-        if choosing():
-            alone = single() and trace.one is not None
-            return trace.as_single.value(self.terms) if alone else self.value
+        if in_heuristic():
+            alone = assumes_one() and trace.one is not None
+            return trace.at_one.value(self.terms) if alone else self.value
         trace.holds("eq", plus(self.terms, terms_of(-self.value)), 0)
         trace.fixed += 1
         return self.value
@@ -363,7 +363,7 @@ def _divided(a: Any, b: Any, trace: Trace) -> int:
 def _quotient(a: Any, b: Any, op: str, trace: Trace) -> int:
     """Returns a / b rounded down (`op` is "quotient") or up ("rounded_up"). Caches quotients in the
     trace."""
-    key = op, terms_of(a), terms_of(b), choosing()
+    key = op, terms_of(a), terms_of(b), in_heuristic()
     if key not in trace.quotients:
         trace.quotients[key] = _new_quotient(a, b, op, trace)
     return trace.quotients[key]

@@ -8,7 +8,7 @@ from math import gcd, prod
 from operator import floordiv, mod
 from typing import Any, NamedTuple
 
-from tflgpu_plugin.ir.choosing import ExcludesOneError
+from tflgpu_plugin.ir.heuristics import ExcludesOneError
 
 Terms = tuple[tuple[tuple[int, ...], int], ...]  # ((atoms, coefficient), ...) in order, no zeros
 ZERO: Terms = ()
@@ -209,7 +209,7 @@ def holds(kind: str, value: int) -> bool:
     return value >= 0 if kind == "ge" else (value == 0) == (kind == "eq")
 
 
-class SingleEvaluation(Evaluation):
+class EvaluationAtOne(Evaluation):
     """Evaluates polynomials for the example values of symbols, but with 1 for one of them, which is
     the atom `one`."""
 

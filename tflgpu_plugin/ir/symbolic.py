@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir.choosing import chooses, differ
 from tflgpu_plugin.ir.extent import Extent, terms_of
+from tflgpu_plugin.ir.heuristics import heuristic, note_difference
 from tflgpu_plugin.ir.polynomial import MAX_EXTENT, Terms, negated, plus
 
 
@@ -33,35 +33,35 @@ def is_symbolic(shape: Iterable[int]) -> bool:
     return any(isinstance(extent, Extent) for extent in shape)
 
 
-def surely_divides(by: int, number: int) -> bool:
+def always_divides(by: int, number: int) -> bool:
     """Whether `by` divides a number; if that is symbolic, for all values of its symbols."""
     terms = number.terms if isinstance(number, Extent) else (((), number),)
     return all(c % by == 0 for _, c in terms)
 
 
-def surely_equal(a: Any, b: Any) -> bool:
+def always_equal(a: Any, b: Any) -> bool:
     """Whether two integers are equal for all values of their symbols. Leaves no guard, so code must
     be correct in either case where they may be equal for some values."""
     return terms_of(a) == terms_of(b) if isinstance(a, Extent) or isinstance(b, Extent) else a == b
 
 
-def alike(some: Sequence[int], others: Sequence[int]) -> bool:
-    """Whether numbers are equal, where code is correct if they are taken for different ones. Leaves
-    no guard unless they are equal in the example alone; notes whether they are for an extent of
-    1."""
+def equal_by_example(some: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether numbers are equal, for code that is also correct if it takes equal numbers for
+    different ones: returns False without a guard where the example values differ. Leaves a guard if
+    they are equal for the example values but not for all values of the symbols."""
     if len(some) != len(others):
         return False
-    if all(surely_equal(a, b) for a, b in zip(some, others, strict=True)):
+    if all(always_equal(a, b) for a, b in zip(some, others, strict=True)):
         return True
     return _equal(some, others) and all(a == b for a, b in zip(some, others, strict=True))
 
 
-@chooses
+@heuristic
 def _equal(some: Sequence[int], others: Sequence[int]) -> bool:
     return all(a == b for a, b in zip(some, others, strict=True))
 
 
-def surely_at_most(number: Any, most: Any) -> bool:
+def always_at_most(number: Any, most: Any) -> bool:
     """Whether a symbolic number is at most another one for all values of their symbols; false for
     numbers that are not symbolic. Leaves no guard."""
     left = most - number
@@ -81,22 +81,22 @@ def may_exceed(number: int, most: int) -> bool:
     return high is None or high > 0
 
 
-def several(extent: int) -> bool:
+def may_exceed_one(extent: int) -> bool:
     """Whether an extent is above 1 for some values of its symbols. Leaves no guard."""
     return isinstance(extent, Extent) or extent > 1
 
 
-def is_single(extent: int, matters: bool = True) -> bool:
-    """Whether an extent is 1 for all values of its symbols, without a guard. If not, and it may be
-    1, notes that this is done differently for 1, if that `matters`."""
+def is_one(extent: int, matters: bool = True) -> bool:
+    """Whether an extent is 1 for all values of its symbols. Leaves no guard. If it is 1 for some
+    values only, and this `matters`, records that a plan for 1 would differ (`note_difference`)."""
     if not isinstance(extent, Extent):
         return extent == 1
     if matters and extent.trace.one is not None:
-        differ()
+        note_difference()
     return False
 
 
-def near(number: Any, factor: int) -> int:
+def within_factor(number: Any, factor: int) -> int:
     """Returns the example value of a symbolic integer, and leaves the guard that its value stays
     within this factor of it."""
     value = number.value if isinstance(number, Extent) else integer(number)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target, geometry, planar
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering, Stores
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.reduce import refuse_axis, shapes as reduced
@@ -58,7 +58,7 @@ def lower(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-@chooses
+@heuristic
 def _ahead(along: str, rounds: int) -> int:
     """Returns how many steps are loaded at once; the kernel takes the last one again where there
     are fewer."""

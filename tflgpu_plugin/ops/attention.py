@@ -33,7 +33,7 @@ from tflgpu_plugin.ir import (
     Target,
     quantization,
 )
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -220,7 +220,7 @@ def _scores(a: Attention) -> dict[str, object]:
     return found | ({"softcap": cap} if cap else {})
 
 
-@chooses
+@heuristic
 def _are_many(tiles: int) -> bool:
     return tiles > 1
 
@@ -270,7 +270,7 @@ FORMS = Forms(
 )  # fmt: skip
 
 
-@chooses
+@heuristic
 def _rows(target: Target, rows: int, parts: int, outer: int) -> int:
     """Returns how many rows, a power of two, share the keys that a thread loads, for `outer` heads
     and batches. It is smaller on GPUs that would otherwise have idle threads."""
@@ -317,7 +317,7 @@ def most_ahead(target: Target, rows: int, parts: int, wanted: int) -> int:
     return max(wanted // 2, 1) if rows > 1 else wanted
 
 
-@chooses
+@heuristic
 def _teams(target: Target, tiles: int, keys: int, rows: int, parts: int) -> int:
     """Returns how many teams of 8 threads share the keys of a tile: a power of two, above 1 if the
     tiles leave most of a GPU idle, each team still has a block of keys, and what the teams exchange

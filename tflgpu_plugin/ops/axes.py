@@ -12,7 +12,7 @@ import numpy as np
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.ir.extent import Extent
 from tflgpu_plugin.ir.polynomial import exact_quotient
-from tflgpu_plugin.ir.symbolic import may_exceed, several, surely_divides, surely_equal
+from tflgpu_plugin.ir.symbolic import always_divides, always_equal, may_exceed, may_exceed_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
     kept: list[tuple[Axis, ...]] = []
     for row in rows:
         straight = all(map(_straight, row))
-        if straight and surely_equal(row[0].extent, 1):
+        if straight and always_equal(row[0].extent, 1):
             continue
         if kept and straight and all(map(_continues, kept[-1], row)):
             kept[-1] = tuple(
@@ -117,20 +117,20 @@ def merged(rows: Sequence[tuple[Axis, ...]]) -> list[tuple[Axis, ...]]:
 
 
 def _continues(outer: Axis, inner: Axis) -> bool:
-    return outer.straight and surely_equal(outer.stride, inner.extent * inner.stride)
+    return outer.straight and always_equal(outer.stride, inner.extent * inner.stride)
 
 
 def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | None:
     """Returns the axes in groups with these numbers of elements, splitting an axis at a group's
     border; None if one cannot be split there."""
-    waiting = [axis for axis in axes if several(axis.extent) or not axis.straight]
+    waiting = [axis for axis in axes if may_exceed_one(axis.extent) or not axis.straight]
     groups: list[list[Axis]] = []
     for extent in reversed(extents):
         group: list[Axis] = []
         left = extent
-        while not surely_equal(left, 1) and (_fills(waiting, left) or left > 1):
+        while not always_equal(left, 1) and (_fills(waiting, left) or left > 1):
             axis = waiting.pop()
-            if _surely_longer(axis.extent, left) or left % axis.extent:
+            if _is_multiple(axis.extent, left) or left % axis.extent:
                 halves = halved(axis, left)
                 if halves is None:
                     return None
@@ -149,16 +149,16 @@ def _fills(waiting: Sequence[Axis], left: int) -> bool:
     if not waiting:
         return False
     extent = waiting[-1].extent
-    return surely_equal(extent, left) or _surely_longer(extent, left)
+    return always_equal(extent, left) or _is_multiple(extent, left)
 
 
-def _surely_longer(extent: int, left: int) -> bool:
+def _is_multiple(extent: int, left: int) -> bool:
     """Whether a symbolic extent is a multiple of another number for all values of its symbols."""
-    if not isinstance(extent, Extent) or surely_equal(extent, left):
+    if not isinstance(extent, Extent) or always_equal(extent, left):
         return False
     if isinstance(left, Extent):
         return exact_quotient(extent.terms, left.terms) is not None
-    return surely_divides(left, extent)
+    return always_divides(left, extent)
 
 
 def halved(axis: Axis, inner: int) -> tuple[Axis, Axis] | None:

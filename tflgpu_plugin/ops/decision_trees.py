@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.table import Op
 
@@ -100,7 +100,7 @@ def lower(low: Lowering, node: Node) -> None:
     )  # fmt: skip
 
 
-@chooses
+@heuristic
 def _together(target: Target, trees: int, steps: int, results: int) -> int:
     """Returns how many threads share the trees of a result: more where there are few results, and
     on software adapters only where a thread would take too many rounds."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.kernels import variants
 from tflgpu_plugin.ops import byte_products, depthwise_bytes, rounding, wide_total, window
 from tflgpu_plugin.ops.blocks import operands, refuse_epilogue, shapes, windows, work
@@ -201,7 +201,7 @@ _BYTES: Form[Depthwise] = Form(
 FORMS = Forms(Depthwise.of, (_BYTES, *_FLOATS))
 
 
-@chooses
+@heuristic
 def _height(target: Target, form: str, rows: Span, column_groups: int) -> int:
     """Returns the output rows per thread. More rows read fewer input rows per output row, but GPUs
     need more threads, each of which loads all its rows at once. On software adapters the busiest

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target, is_integer
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.reduce_forms import AHEAD, MAX_THREADS
 from tflgpu_plugin.ops.table import Op, elements
@@ -60,7 +60,7 @@ def lower(low: Lowering, node: Node) -> None:
     low.dispatch(Kernel("dynamic_quantize", numbers, variant), node, reads, writes, groups)
 
 
-@chooses
+@heuristic
 def _parts(most: int, full: int) -> int:
     """Returns the number of parts, a power of two, if `full` workgroups have a vec4 per thread."""
     while most > 1 and most > full:

@@ -21,7 +21,7 @@ from tflgpu_plugin.ir import (
     ShapeError,
     geometry,
 )
-from tflgpu_plugin.ir.symbolic import alike, surely_equal
+from tflgpu_plugin.ir.symbolic import always_equal, equal_by_example
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.epilogue import spread
@@ -52,7 +52,7 @@ def _distinct(extents: Sequence[int]) -> list[int]:
     """Returns the extents that may differ from 1, without those that surely equal others."""
     found: list[int] = []
     for extent in extents:
-        if not any(surely_equal(extent, other) for other in (1, *found)):
+        if not any(always_equal(extent, other) for other in (1, *found)):
             found.append(extent)
     return found
 
@@ -81,8 +81,8 @@ def _together(shape: Shape, operands: Sequence[Shape]) -> list[slice]:
     each operand either has all elements or is broadcast."""
     ranked = [_ranked(operand, len(shape)) for operand in operands]
     long = [k for k, extent in enumerate(shape) if extent != 1]
-    alike = groupby(long, key=lambda k: [extents[k] == 1 for extents in ranked])
-    starts = [next(group) for _, group in alike]
+    equal_by_example = groupby(long, key=lambda k: [extents[k] == 1 for extents in ranked])
+    starts = [next(group) for _, group in equal_by_example]
     return [slice(a, b) for a, b in zip([0, *starts[1:]], [*starts[1:], len(shape)], strict=True)]
 
 
@@ -221,8 +221,8 @@ def _ranked(shape: Shape, rank: int) -> Shape:
 
 def _in_place(operand: Shape, shape: Shape) -> bool:
     """Whether an operand is stored exactly like the output."""
-    same = alike(_ranked(operand, len(shape)), shape)
-    return same and alike(geometry(operand), geometry(shape))
+    same = equal_by_example(_ranked(operand, len(shape)), shape)
+    return same and equal_by_example(geometry(operand), geometry(shape))
 
 
 def _steps(operand: Shape, shape: Shape, strides: Sequence[int]) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from tflgpu_plugin.errors import Unsupported
 from tflgpu_plugin.ir import Graph, Node, Refusal, Target
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.quirks import none_left, refusal
 from tflgpu_plugin.ops.lowering import Lowering
 
@@ -80,7 +80,7 @@ class Forms(Generic[Problem]):
                 reasons[form.name] = reason
             elif low.target.tuning.get(form.name) == "never":
                 avoided = avoided or form
-            elif low.target.prefers(form.name) or chooses(form.pays)(problem):
+            elif low.target.prefers(form.name) or heuristic(form.pays)(problem):
                 return form
             else:
                 slower = slower or form

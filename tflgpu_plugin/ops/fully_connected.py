@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 
 from tflgpu_plugin.ir import Geometry, Graph, Node, Refusal, Shape, Target
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ops import byte_products, rounding, row_norms, split_depth, wide_total
 from tflgpu_plugin.ops.blocks import Blocks, operands, refuse_epilogue, work
 from tflgpu_plugin.ops.decompose import Decomposition
@@ -151,7 +151,7 @@ def _multiply_rows(r: Rows) -> None:
         )
 
 
-@chooses
+@heuristic
 def are_many(x: Geometry) -> bool:
     """Whether there are so many rows that the layer is faster as a convolution whose pixels are the
     rows."""

@@ -9,7 +9,7 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Geometry, Node, Shape, geometry
-from tflgpu_plugin.ir.symbolic import surely_divides
+from tflgpu_plugin.ir.symbolic import always_divides
 from tflgpu_plugin.ops.io_layout import in_host_order
 from tflgpu_plugin.ops.lowering import Hosted, Lowering, Raw, Source
 from tflgpu_plugin.ops.movement import vector_strides
@@ -27,7 +27,7 @@ def home(low: Lowering, tensor: int) -> Raw | None:
     anyway."""
     graph, value = low.graph, low.graph.tensors[tensor]
     fits = value.port_dtype == "f32" and value.counted is None and tensor in graph.outputs
-    if not fits or in_host_order(geometry(value.shape)) or not surely_divides(4, value.shape[-1]):
+    if not fits or in_host_order(geometry(value.shape)) or not always_divides(4, value.shape[-1]):
         return None
     readers = [node for node in graph.nodes if tensor in node.reads]
     stays = tensor in dict(graph.states).values() or not all(_takes(n, tensor) for n in readers)
@@ -53,8 +53,8 @@ def by_vectors(low: Lowering, tensor: int) -> tuple[Source, tuple[int, ...]]:
     the last axis, the stride of slices). The source is the host's buffer if rows begin at a
     multiple of 4 floats there, else device storage."""
     hosted, shape = low.hosted.get(tensor), low.graph.shape(tensor)
-    if hosted and surely_divides(4, shape[-1]) and hosted.strides[-1] == 1:
+    if hosted and always_divides(4, shape[-1]) and hosted.strides[-1] == 1:
         outer = hosted.strides[:-1]
-        if all(surely_divides(4, stride) for stride in outer):
+        if all(always_divides(4, stride) for stride in outer):
             return hosted.raw, (*(stride // 4 for stride in outer), 1)
     return low.stored(tensor), vector_strides(shape)

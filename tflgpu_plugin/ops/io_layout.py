@@ -34,7 +34,7 @@ from tflgpu_plugin.ir import (
     quantization,
 )
 from tflgpu_plugin.ir.packed import signed
-from tflgpu_plugin.ir.symbolic import is_single, surely_divides
+from tflgpu_plugin.ir.symbolic import always_divides, is_one
 from tflgpu_plugin.ir.types import type_name
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Hosted, Kernel, Lowering, Raw
 from tflgpu_plugin.ops.views import row_strides
@@ -63,10 +63,10 @@ class _Views(NamedTuple):
 
 def in_host_order(shape: Geometry) -> bool:
     """Whether storage is row-major, except for padding after the last element."""
-    if is_single(shape.batch * shape.spatial):
+    if is_one(shape.batch * shape.spatial):
         return True
-    one = is_single(shape.spatial) or is_single(shape.slices)
-    return surely_divides(4, shape.channels) and one
+    one = is_one(shape.spatial) or is_one(shape.slices)
+    return always_divides(4, shape.channels) and one
 
 
 def pack(low: Lowering, node: Node, raw: Raw, tensor: int) -> None:
@@ -123,7 +123,7 @@ def unpack(low: Lowering, node: Node, tensor: int, raw: Raw) -> None:
             },
             {
                 "form": FORMS.get(dtype, dtype), "whole": views.whole, "planar": planar,
-                "aligned": planar and surely_divides(4, shape.spatial), **_bits(dtype),
+                "aligned": planar and always_divides(4, shape.spatial), **_bits(dtype),
             },
         ),
         node,
@@ -171,6 +171,6 @@ def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
         return _Views(0, 1, False)
     # A single row may be read beyond its end: the buffer is padded, and pad lanes are masked.
     whole = not planar and (
-        surely_divides(4, shape.channels) or is_single(shape.batch * shape.spatial)
+        always_divides(4, shape.channels) or is_one(shape.batch * shape.spatial)
     )
     return _Views(0 if dtype in SHORT else (4 if whole else 1), 4 if whole else 1, whole)

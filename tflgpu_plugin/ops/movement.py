@@ -24,7 +24,7 @@ from tflgpu_plugin.ir import (
     geometry,
     is_integer,
 )
-from tflgpu_plugin.ir.symbolic import alike, example, i32, surely_divides, surely_equal
+from tflgpu_plugin.ir.symbolic import always_divides, always_equal, equal_by_example, example, i32
 from tflgpu_plugin.ops.axes import Axis, Fold, aligned, merged
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import (
@@ -130,7 +130,7 @@ def lower(low: Lowering, node: Node) -> None:
         reads["table"] = Access(_table(list(reading.lookups.values())), 1)
     # Pad lanes must be zero even if the view reads a part of the input's channels: `zeros`.
     end = reading.channel + stored.channels
-    zeros = surely_divides(4, stored.channels) or surely_equal(end, inside.channels)
+    zeros = always_divides(4, stored.channels) or always_equal(end, inside.channels)
     zeros = zeros or bool(node.attributes.get("zeros"))
     low.each_vector(
         Kernel(
@@ -188,10 +188,10 @@ class Reading:
 
     def in_place(self, inside: Geometry, stored: Geometry) -> bool:
         """Whether the output is stored exactly like the input."""
-        if alike(inside, stored):
+        if equal_by_example(inside, stored):
             return self.block == 0
         same = self.block == 0 and inside.vectors == stored.vectors
-        return same and all(surely_divides(4, n) for n in (inside.channels, stored.channels))
+        return same and all(always_divides(4, n) for n in (inside.channels, stored.channels))
 
     def parameters(self, inside: Geometry, stored: Geometry) -> dict[str, object]:
         """Returns the launch's parameters for the view and each axis."""
@@ -221,7 +221,7 @@ class Reading:
 
 def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
     """Returns the first form that can read this view of a tensor in one storage into another."""
-    if alike(inside, stored) and view.whole:
+    if equal_by_example(inside, stored) and view.whole:
         return Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
     found = _in_storage_order(view, inside, stored)
     return found or Reading("elements", [(axis,) for axis in view.simple.axes], view.offset)
@@ -296,7 +296,7 @@ def _whole_slices(
 def _whole(number: int) -> bool:
     """Whether a number is a multiple of 4 for all values of symbols, or is 0 for the present shapes
     (polynomials cannot always prove that it is 0 for all shapes)."""
-    return surely_divides(4, number) or (example(number) == 0 and number == 0)
+    return always_divides(4, number) or (example(number) == 0 and number == 0)
 
 
 def turned(view: View, inside: Geometry) -> bool:

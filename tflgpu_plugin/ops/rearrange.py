@@ -19,7 +19,7 @@ from math import prod
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, NotConstant, Refusal, Shape, Target
-from tflgpu_plugin.ir.symbolic import in_range, integer, integers, surely_equal
+from tflgpu_plugin.ir.symbolic import always_equal, in_range, integer, integers
 from tflgpu_plugin.ops import pick
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import broadcast
@@ -212,7 +212,7 @@ def decompose_batches(steps: Decomposition, node: Node) -> bool:
     x, graph = node.operand(), steps.graph
     blocks, margins, shape = _batches(graph, node)
     count, rank = len(blocks), len(shape)
-    padded = not all(surely_equal(n, 0) for pair in margins for n in pair)
+    padded = not all(always_equal(n, 0) for pair in margins for n in pair)
     around = ((0, 0), *margins, *((0, 0) for _ in range(1 + count, rank)))
     rest = range(1 + 2 * count, rank + count)
     if node.op == "space_to_batch":

@@ -8,11 +8,11 @@ from itertools import groupby
 from math import inf, isqrt, prod
 from typing import NamedTuple
 
-from tflgpu_plugin.ir.choosing import chooses
 from tflgpu_plugin.ir.extent import Extent
 from tflgpu_plugin.ir.graph import Graph, Node, Shape, planar
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.quantization import is_integer
-from tflgpu_plugin.ir.symbolic import f32, larger, near, several, surely_equal
+from tflgpu_plugin.ir.symbolic import always_equal, f32, larger, may_exceed_one, within_factor
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ops.axes import Axis, merged
 from tflgpu_plugin.ops.forms import Form, always
@@ -178,21 +178,21 @@ def _one_by_one(r: Reduced) -> _Elements:
 
 def _is_inner(r: Reduced) -> bool:
     """Whether the last axis is reduced, no other one, and is that of the channels in storage."""
-    gone = [axis for axis in r.axes if several(r.shape[axis])]
+    gone = [axis for axis in r.axes if may_exceed_one(r.shape[axis])]
     channels = r.low.geometry(r.node.operand()).channels
-    return gone == [len(r.shape) - 1] and surely_equal(channels, r.shape[-1])
+    return gone == [len(r.shape) - 1] and always_equal(channels, r.shape[-1])
 
 
 def _lower_parts(r: Reduced) -> None:
     """Records a launch over parts of the elements, and one over the partial results."""
     part = r.count if r.low.target.prefers("reduce_parts") else _part(r)
     part = part if part < r.count else -(-r.count // 3)
-    several = -(-r.count // part)
-    made = r.low.temporary(r.vectors * several)
+    parts = -(-r.count // part)
+    made = r.low.temporary(r.vectors * parts)
     first = replace(r, reduction=r.reduction._replace(finish="a"))
     _reduce(first, replace(_elements(r), part=part), made)
     last = replace(r, reduction=r.reduction._replace(each="v"))
-    _reduce(last, _Elements(Access(made), several, {"divisor": f32(r.count)}))
+    _reduce(last, _Elements(Access(made), parts, {"divisor": f32(r.count)}))
 
 
 def _part(r: Reduced) -> int:
@@ -200,9 +200,9 @@ def _part(r: Reduced) -> int:
     latency: all, or a multiple of what its threads load in a round."""
     if r.low.target.software or r.count < MIN_SERIAL * WORKGROUP:
         return r.count
-    several = min(WAITING_THREADS // (r.vectors * WORKGROUP), r.count // (MIN_PART * WORKGROUP))
+    parts = min(WAITING_THREADS // (r.vectors * WORKGROUP), r.count // (MIN_PART * WORKGROUP))
     round_ = WORKGROUP * AHEAD
-    return -(-r.count // (max(several, 1) * round_)) * round_
+    return -(-r.count // (max(parts, 1) * round_)) * round_
 
 
 FORMS: tuple[Form[Reduced], ...] = (
@@ -230,7 +230,7 @@ def _reduce(r: Reduced, elements: _Elements, made: int | None = None) -> None:
     together = threads if threads > WORKGROUP else together
     each = -(-length // together)
     most = 1 if target.software else AHEAD * x.view // 4
-    block, ahead = _block(each), min(most, near(each, MAX_GROWTH))
+    block, ahead = _block(each), min(most, within_factor(each, MAX_GROWTH))
     low.loops(node, each + block + each // block + 18)
     parameters: dict[str, object] = {
         "vectors": vectors,
@@ -278,7 +278,7 @@ def _block(count: int) -> int:
     square root, so that both loops are short and the rounding error of sums is small. For a
     symbolic count, the number may be so much too large or small that the error is about twice the
     smallest one."""
-    return isqrt(max(near(count, MAX_GROWTH) - 1, 0)) + 1
+    return isqrt(max(within_factor(count, MAX_GROWTH) - 1, 0)) + 1
 
 
 def exchanges(target: Target, count: int) -> bool:
@@ -287,7 +287,7 @@ def exchanges(target: Target, count: int) -> bool:
     return target.software and target.shuffles and count < MAX_SHUFFLED_ELEMENTS
 
 
-@chooses
+@heuristic
 def lanes(target: Target, count: int, results: int) -> int:
     """Returns how many threads share a result of `count` elements: one if it is cheap, a workgroup
     for long ones, and more on GPUs if there are too few results to occupy them."""
@@ -304,7 +304,7 @@ def lanes(target: Target, count: int, results: int) -> int:
     return found
 
 
-@chooses
+@heuristic
 def wide(target: Target, count: int, results: int, together: int, least: int) -> int:
     """Returns the number of threads of a workgroup: more than usual if few results each have a
     whole workgroup, and each thread still has at least `least` elements; fewer for a single result
@@ -325,7 +325,7 @@ def _runs(shape: Shape, axes: Collection[int]) -> list[tuple[bool, Axis]]:
     """Merges adjacent axes that are all reduced (true) or all kept, outermost first; axes of extent
     1 are dropped."""
     numbered = enumerate(zip(shape, row_strides(shape), strict=True))
-    rows = [(k in axes, (Axis(*axis),)) for k, axis in numbered if several(axis[0])]
+    rows = [(k in axes, (Axis(*axis),)) for k, axis in numbered if may_exceed_one(axis[0])]
     groups = groupby(rows, key=lambda row: row[0])
     together = [(gone, merged([row for _, row in group])) for gone, group in groups]
     return [(gone, axis) for gone, found in together for (axis,) in found]

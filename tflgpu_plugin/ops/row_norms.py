@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflgpu_plugin.ir import Array, Node
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ops.lowering import Access, Launch, Lowering, Source
 
 # Multiply-adds of a product up to which the work that is added takes less time than a launch: it is
@@ -103,6 +103,6 @@ def _writer(low: Lowering, root: Source) -> Launch | None:
     return next((one for one in reversed(low.launches) if root in map(low.root, one.writes)), None)
 
 
-@chooses
+@heuristic
 def _pays(low: Lowering, work: int) -> bool:
     return work <= (MAX_WORK if low.target.software else MAX_WORK_OF_GPUS)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Array, Node, Target
-from tflgpu_plugin.ir.choosing import chooses
-from tflgpu_plugin.ir.symbolic import is_single
+from tflgpu_plugin.ir.heuristics import heuristic
+from tflgpu_plugin.ir.symbolic import is_one
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.forms import Form, Problem
 from tflgpu_plugin.ops.lowering import Constant, Kernel, Launch, Lowering, Stores
@@ -40,12 +40,12 @@ def form(made: Callable[[Problem], tuple[Lowering, Node, Product]]) -> Form[Prob
 def _divides(low: Lowering, node: Node, product: Product) -> bool:
     """Whether the product is one of constant weights with all input channels."""
     matters = not low.target.software or low.target.prefers("split_k")
-    whole = product.blocks.groups <= 1 and is_single(product.address.planes, matters)
+    whole = product.blocks.groups <= 1 and is_one(product.address.planes, matters)
     constant = low.graph.constant(node.operand(1)) is not None
     return whole and constant
 
 
-@chooses
+@heuristic
 def _parts(low: Lowering, node: Node, product: Product, forced: bool = False) -> int:
     """Returns how many parts the input channels are split into, a power of two: as many as pay (1:
     no split) or, if `forced`, as many as possible."""
@@ -99,7 +99,7 @@ def _planned(low: Lowering, node: Node, product: Product) -> tuple[Tile, int]:
     return tile, count
 
 
-@chooses
+@heuristic
 def _staged(target: Target, product: Product, count: int) -> tuple[Tile, int]:
     """Returns the same where weights are in workgroup memory, which a thread of more pixels reads
     less often per product. It pays if half of the lanes that fill the GPU are left to hide latency,

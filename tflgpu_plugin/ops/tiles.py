@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tflgpu_plugin.ir import Target
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 
 SHUFFLE_GROUP = 8  # invocations that share weights by shuffle
 WEIGHTS = ("global", "shuffle", "memory")
@@ -89,7 +89,7 @@ STARTS: dict[str, Start] = {
 }
 
 
-@chooses
+@heuristic
 def choose_tile(target: Target, slices: int, count: int, width: int = 0, planes: int = 1) -> Tile:
     """Returns the tile for an output of `count` pixels and `slices` channel slices; few different
     tiles, so few pipelines. With a `width`, a thread's pixels are neighbours in rows of that width.
@@ -103,7 +103,7 @@ def choose_tile(target: Target, slices: int, count: int, width: int = 0, planes:
     return replace(_sized(target, slices, count, width, busy), ahead=ahead)
 
 
-@chooses
+@heuristic
 def word_tile(target: Target, slices: int, count: int) -> Tile:
     """Returns the tile of a product of bytes, whose threads compute less, since one load is four
     channels: the largest that leaves half of the threads that fill the GPU."""
@@ -122,7 +122,7 @@ def hiding_threads(target: Target) -> int:
     return max(WAITING_THREADS, target.threads // 2)
 
 
-@chooses
+@heuristic
 def waiting(target: Target, tile: Tile, threads: int, steps: int) -> Tile:
     """Returns the tile adapted to memory latency: it loads twice as far ahead if there are few
     threads, the registers suffice, and no more iterations than before are left over at the end."""
@@ -182,7 +182,7 @@ def _made(count: int, lanes: int, pixels: int) -> int:
     return -(-count // (lanes * pixels)) * lanes * pixels
 
 
-@chooses
+@heuristic
 def larger(target: Target, tile: Tile, count: int) -> list[Tile]:
     """Returns the vendor's tiles with equal slices and more pixels per thread, the largest first,
     that leave few more lanes idle over `count` pixels, also in smaller workgroups; none where lanes
@@ -248,7 +248,7 @@ def multiplies_bytes(target: Target) -> bool:
     return not target.software and STARTS.get(target.vendor, STARTS["unknown"]).dots
 
 
-@chooses
+@heuristic
 def team_of(target: Target, units: int, slices: int) -> int:
     """Returns how many threads share the inputs of an output slice in products of few rows: on GPUs
     as many as keep enough of them busy, and each has one of these units."""

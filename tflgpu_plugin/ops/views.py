@@ -17,13 +17,13 @@ import numpy as np
 from tflgpu_plugin.ir import Array, Shape
 from tflgpu_plugin.ir.extent import Extent
 from tflgpu_plugin.ir.symbolic import (
+    always_equal,
     hashed,
     integer,
     is_symbolic,
     larger,
-    several,
+    may_exceed_one,
     smaller,
-    surely_equal,
 )  # fmt: skip
 from tflgpu_plugin.ops.axes import Axis, Fold, aligned, halved, merged
 
@@ -64,7 +64,7 @@ class View:
         if axes is None or len(shape) != len(axes):
             return False
         return all(
-            surely_equal(axis.reach, 0)
+            always_equal(axis.reach, 0)
             or (axis.stride % stride == 0 and abs(axis.stride) * axis.reach < extent * stride)
             or axis.reach == 0
             for axis, extent, stride in zip(axes, shape, row_strides(shape), strict=True)
@@ -205,8 +205,8 @@ def _limited(axis: Axis, own: Axis, start: int, step: int, alone: bool) -> Axis 
     lookup of `own`, the axis of the other view that it steps along: its element x is element
     `start + step * x` of `own` (with a lookup, `lookup[x]` in place of x). Returns None if one axis
     cannot express this. `alone`: `axis` steps along no axis but `own`."""
-    same = alone and surely_equal(start, 0) and step == 1 and axis.straight
-    if isinstance(own.lookup, Fold) and same and surely_equal(axis.extent, own.extent):
+    same = alone and always_equal(start, 0) and step == 1 and axis.straight
+    if isinstance(own.lookup, Fold) and same and always_equal(axis.extent, own.extent):
         return replace(own, stride=own.stride)
     if axis.lookup is None and own.lookup is None:
         return _between(axis, own, start, step)
@@ -262,7 +262,7 @@ def coordinates(view: View, extents: Sequence[int]) -> Coordinates | None:
     firsts, reaches = [axis.ends[0] for axis in axes], [axis.reach for axis in axes]
     pairs = zip(axes, reaches, strict=True)
     steps = tuple(
-        _digits(0 if surely_equal(reach, 0) else axis.stride, extents, strides)
+        _digits(0 if always_equal(reach, 0) else axis.stride, extents, strides)
         for axis, reach in pairs
     )
     corner = view.offset + sum(axis.stride * n for axis, n in zip(axes, firsts, strict=True))
@@ -284,7 +284,7 @@ def _digits(number: int, extents: Sequence[int], strides: Sequence[int]) -> tupl
     1."""
     found, left = [], abs(number)
     for extent, stride in zip(extents, strides, strict=True):
-        steps = left // stride if several(extent) else 0
+        steps = left // stride if may_exceed_one(extent) else 0
         left -= steps * stride
         found.append(steps if number > 0 else -steps)
     return tuple(found)
@@ -297,7 +297,7 @@ def _split(axis: Axis, extents: Sequence[int], strides: Sequence[int]) -> list[A
         return [axis]
     for extent, stride in zip(extents, strides, strict=True):
         step, rest = divmod(abs(axis.stride), stride)
-        if surely_equal(extent, 1) or step == 0:
+        if always_equal(extent, 1) or step == 0:
             continue
         if rest or extent % step or step * (axis.stop - 1 - axis.low) < extent:
             return [axis]
@@ -345,7 +345,9 @@ def part(shape: Shape, axis: int, start: int, extent: int) -> View:
 
 def padded(shape: Shape, margins: Sequence[tuple[int, int]], value: float = 0.0) -> View:
     """Returns the view with these numbers of elements added before and after each axis."""
-    strides = [n if several(e) else 0 for e, n in zip(shape, row_strides(shape), strict=True)]
+    strides = [
+        n if may_exceed_one(e) else 0 for e, n in zip(shape, row_strides(shape), strict=True)
+    ]
     axes = tuple(
         Axis(before + extent + after, stride, before, before + extent)
         for extent, stride, (before, after) in zip(shape, strides, margins, strict=True)
@@ -371,9 +373,9 @@ def folded(shape: Shape, margins: Sequence[tuple[int, int]], mode: str) -> View:
     axes = []
     for extent, stride, (before, after) in zip(shape, row_strides(shape), margins, strict=True):
         axis = Axis(before + extent + after, stride)
-        if surely_equal(extent, 1):
+        if always_equal(extent, 1):
             axis.stride = 0
-        elif not (surely_equal(before, 0) and surely_equal(after, 0)):
+        elif not (always_equal(before, 0) and always_equal(after, 0)):
             axis.lookup = Fold(mode, before, extent)
         axes.append(axis)
     return View(tuple(axis.extent for axis in axes), tuple(axes))

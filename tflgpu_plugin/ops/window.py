@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tflgpu_plugin.ir import Geometry, Refusal, Shape, Target
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.symbolic import i32
 
 BUSY_THREADS = 1 << 15  # threads that fill a large GPU
@@ -135,6 +135,6 @@ def slices_per_thread(target: Target, stored: Geometry) -> int:
     return min(8 if target.software else _slices_on_gpus(stored), stored.slices)
 
 
-@chooses
+@heuristic
 def _slices_on_gpus(stored: Geometry) -> int:
     return int(min(max(1, stored.vectors // BUSY_THREADS), 8))

@@ -14,7 +14,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Node, Shape, Target
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.ops.blocks import Blocks, pack
 from tflgpu_plugin.ops.convolution import Convolution
@@ -71,7 +71,7 @@ def suits(c: Convolution) -> bool:
     return all(size <= most for size in _bytes(_count(c), _slices(c), tile))
 
 
-@chooses
+@heuristic
 def pays(c: Convolution) -> bool:
     """Whether this form is expected to be faster."""
     target, count, slices, maps = c.low.target, _count(c), _slices(c), (c.x[0], c.pixels)

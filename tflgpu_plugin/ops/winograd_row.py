@@ -11,7 +11,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, Shape, Target
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ops.blocks import Blocks, pieces
 from tflgpu_plugin.ops.convolution import Convolution
 from tflgpu_plugin.ops.lowering import Constant
@@ -38,7 +38,7 @@ def suits(c: Convolution) -> bool:
     return three and deep and size <= c.low.target.storage_bytes
 
 
-@chooses
+@heuristic
 def pays(c: Convolution) -> bool:
     """Whether it is expected to be faster: on GPUs whose lanes read weights from one shared address
     in global memory, if there are enough threads without split-K, and if the multiply-adds saved

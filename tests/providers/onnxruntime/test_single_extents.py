@@ -14,7 +14,7 @@ from tests.support.onnx_models import Array, Shape, compare, cpu, model, node, s
 from tflgpu_plugin import engine
 from tflgpu_plugin.compile import launches
 from tflgpu_plugin.compile.template import Template
-from tflgpu_plugin.ir import Graph, choosing
+from tflgpu_plugin.ir import Graph, heuristics
 from tflgpu_plugin.ir.extent import Trace
 
 pytest.importorskip("onnx")
@@ -205,7 +205,9 @@ def test_every_node_may_have_other_launches_for_one(case: str, monkeypatch: Any)
 
     monkeypatch.setattr(engine.Partition, "template", counted)
     monkeypatch.setattr(launches, "are_same", lambda *_: False)
-    monkeypatch.setattr(choosing, "Compared", partial(choosing.Compared, differs=True))
+    monkeypatch.setattr(
+        heuristics, "ComparedWithOne", partial(heuristics.ComparedWithOne, differs=True)
+    )
     check(case, "from 1")
     print(f"{case}: {made}")
     if case in ("network", "convolution", "matmul of a matrix"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Array, EpilogueOp, Geometry, Graph, Node, geometry
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ops import concat, io_layout, movement
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.ops.tiles import WAITING_THREADS
@@ -92,7 +92,7 @@ def _branch(uses: DefUse, node: Node) -> _Branch | None:
     return _Branch(node, weights, operands) if fits else None
 
 
-@chooses
+@heuristic
 def _is_small(made: Geometry) -> bool:
     return made.vectors < MAX_VECTORS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import Graph, Node, merged, surely_equal
+from tflgpu_plugin.ir import Graph, Node, always_equal, merged
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -48,7 +48,7 @@ def _added(e: Rewriter, node: Node) -> Padding | None:
     if margins is None or len(margins) != 4 or any(margins[0] + margins[3]):
         return None
     padding = (*margins[1], *margins[2])
-    return None if all(surely_equal(n, 0) for n in padding) else padding
+    return None if all(always_equal(n, 0) for n in padding) else padding
 
 
 def _own_padding(node: Node) -> Padding | None:

@@ -8,7 +8,7 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Node, Tensor
-from tflgpu_plugin.ir.symbolic import alike
+from tflgpu_plugin.ir.symbolic import equal_by_example
 from tflgpu_plugin.ops.views import View, through
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -108,7 +108,11 @@ def _drop(e: Rewriter) -> bool:
 def _idle(e: Rewriter, node: Node, view: View) -> bool:
     """Whether the result of a movement has the same elements and properties as its input."""
     perm = list(node.attributes.get("perm", ()))
-    if perm != sorted(perm) or not view.whole or not alike(view.shape, e.shape(node.operand())):
+    if (
+        perm != sorted(perm)
+        or not view.whole
+        or not equal_by_example(view.shape, e.shape(node.operand()))
+    ):
         return False
     return _facts(e.tensors[node.operand()])[:2] == _facts(e.tensors[node.outputs[0]])[:2]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Node, Shape
-from tflgpu_plugin.ir.symbolic import surely_at_most, surely_equal
+from tflgpu_plugin.ir.symbolic import always_at_most, always_equal
 from tflgpu_plugin.ops.views import row_strides, through, transposed
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
@@ -159,13 +159,13 @@ def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
     blocks of axes of equal size move together. Returns None if a block would be split. Axes of
     extent 1 come first."""
     strides = row_strides(other)
-    result = [axis for axis, extent in enumerate(other) if surely_equal(extent, 1)]
+    result = [axis for axis, extent in enumerate(other) if always_equal(extent, 1)]
     for run in transposed(shape, perm).simple.axes:
         end = run.stride * run.extent
         inside = [
             k
             for k, n in enumerate(other)
-            if not surely_equal(n, 1) and run.stride <= strides[k] and _ends(strides[k], n, end)
+            if not always_equal(n, 1) and run.stride <= strides[k] and _ends(strides[k], n, end)
         ]
         if inside and (
             strides[inside[-1]] != run.stride or prod(other[k] for k in inside) != run.extent
@@ -178,7 +178,7 @@ def regrouped(shape: Shape, other: Shape, perm: Perm) -> Perm | None:
 def _ends(stride: int, extent: int, end: int) -> bool:
     """Whether an axis that begins before `end` ends there, too, in elements. A symbolic extent may
     be 1."""
-    return surely_at_most(stride * extent, end) or stride < end
+    return always_at_most(stride * extent, end) or stride < end
 
 
 # By the trait `follows` of a row.

@@ -12,7 +12,7 @@ from math import prod
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, Shape
-from tflgpu_plugin.ir.choosing import chooses
+from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.symbolic import example
 from tflgpu_plugin.ops.views import transposed
 from tflgpu_plugin.passes.def_use import DefUse
@@ -121,7 +121,7 @@ def _price(shape: Shape, perm: Perm) -> int:
     return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
 
 
-@chooses
+@heuristic
 def _gain(uses: DefUse, region: _Region) -> int:
     """Returns how much cheaper the transposes at a region's edges become if its layout is changed
     (see `_price`)."""
