@@ -14,9 +14,9 @@ from conformance.cases import Case, Input
 from conformance.host import Array
 from conformance.plugin.book import Book
 from conformance.test_levels import judged
-from tflgpu_plugin.ir import NUMPY_DTYPES, SHORT, Quantization
+from tflgpu_plugin.ir import INT16, NUMPY_DTYPES, Quantization
 
-pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(SHORT)]
+pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(INT16)]
 Made = Iterator[tuple[Case, list[Array]]]
 BYTES = ("i8", "u8")
 # Scales of operands and result, and zero points; those of 16 bits are 0.
@@ -30,7 +30,7 @@ SCALES = (
 
 
 def held(dtype: str, scale: float, zero: int) -> Quantization:
-    return Quantization((scale,), (0 if dtype == SHORT else zero + 128 * (dtype == "u8"),))
+    return Quantization((scale,), (0 if dtype == INT16 else zero + 128 * (dtype == "u8"),))
 
 
 def numbers(dtype: str) -> list[Array]:
@@ -49,7 +49,7 @@ def compared(op: str, dtype: str, several: bool) -> Made:
     for a, b, _ in SCALES:
         for constant in (False, True):
             feed = numbers(dtype)
-            if dtype == SHORT:  # numbers near each other
+            if dtype == INT16:  # numbers near each other
                 chance = np.random.default_rng(8).integers(-60, 60, feed[0].shape)
                 near = feed[0] + chance
                 feed[1] = np.clip(near, -(2**15), 2**15 - 1).astype(np.int16)
@@ -64,7 +64,7 @@ def compared(op: str, dtype: str, several: bool) -> Made:
             yield case, feed[:1] if constant else feed
 
 
-@pytest.mark.parametrize("dtype", [*BYTES, SHORT])
+@pytest.mark.parametrize("dtype", [*BYTES, INT16])
 @pytest.mark.parametrize(
     "op", ["EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"]
 )
@@ -86,7 +86,7 @@ def quotients(dtype: str, activation: str) -> Made:
 
 
 @pytest.mark.parametrize("activation", ["NONE", "RELU6"])
-@pytest.mark.parametrize("dtype", [*BYTES, SHORT])
+@pytest.mark.parametrize("dtype", [*BYTES, INT16])
 def test_quotients(dtype: str, activation: str, host_name: str, book: Book) -> None:
     judged("DIV", quotients(dtype, activation), host_name, book)
 
@@ -128,7 +128,7 @@ def of_constants(op: str, dtype: str) -> Made:
 
 @pytest.mark.parametrize(
     ("op", "dtype"),
-    [("QUANTIZE", "i8"), ("QUANTIZE", "u8"), ("QUANTIZE", SHORT), ("LOGISTIC", SHORT),
-     ("MEAN", "i8"), ("MEAN", SHORT)])  # fmt: skip
+    [("QUANTIZE", "i8"), ("QUANTIZE", "u8"), ("QUANTIZE", INT16), ("LOGISTIC", INT16),
+     ("MEAN", "i8"), ("MEAN", INT16)])  # fmt: skip
 def test_constants(op: str, dtype: str, host_name: str, book: Book) -> None:
     judged(op, of_constants(op, dtype), host_name, book)

@@ -16,11 +16,11 @@ from conformance.models import tflite as models
 from conformance.plugin.book import Book
 from conformance.test_levels import FUNCTIONS, OPTIONS, TABLES, judged
 from conformance.variants.quantized import FIXED, VERSIONS, quantization_of
-from tflgpu_plugin.ir import NUMPY_DTYPES, SHORT, Quantization
+from tflgpu_plugin.ir import INT16, NUMPY_DTYPES, Quantization
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
-pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(SHORT)]
-ONE = tuple(op for op in FUNCTIONS if HOST_OPS[op].short)
+pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(INT16)]
+ONE = tuple(op for op in FUNCTIONS if HOST_OPS[op].int16)
 STORED = np.arange(-(2**15), 2**15).astype(np.int16)
 # Powers of two, for which hosts have kernels of their own, and nearly such.
 POWERS = (*(2.0**-k for k in (9, 11, 12, 13)), 2.0**-12 * 1.0004, 2.0**-12 * 1.002)
@@ -39,13 +39,13 @@ def every(op: str, scale: float) -> tuple[Case, list[Array]]:
     with np.errstate(all="ignore"):
         results = FUNCTIONS[op](values[values > 0] if op in ("LOG", "RSQRT") else values)
     results = np.clip(results, -1e4, 1e4)
-    made = quantization_of(float(results.min()), float(results.max()), SHORT)
+    made = quantization_of(float(results.min()), float(results.max()), INT16)
     part = 0.5 if scale in BY_CHANCE[::2] else 1.0
-    made = held(FIXED[op][SHORT][0] if op in FIXED else made.scale[0] * part)
-    given = Input((1, STORED.size), SHORT, quantization=held(scale))
+    made = held(FIXED[op][INT16][0] if op in FIXED else made.scale[0] * part)
+    given = Input((1, STORED.size), INT16, quantization=held(scale))
     version = {"RSQRT": 3, "ABS": 3}.get(op, VERSIONS.get(op, 2))
     case = Case(f"{scale:g}", op, version, (given,), TABLES.get(op), OPTIONS.get(op, {}),
-                output_type=SHORT, output_quantization=made)  # fmt: skip
+                output_type=INT16, output_quantization=made)  # fmt: skip
     return case, [(np.maximum(STORED, ~STORED) if op == "RSQRT" else STORED)[None]]
 
 
@@ -72,7 +72,7 @@ def test_negative_slopes(slope: float, host_name: str, book: Book) -> None:
     judged("LEAKY_RELU", sloped, host_name, book)
 
 
-@pytest.mark.parametrize("dtype", ["i8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", INT16])
 def test_inverse_roots_of_negative_numbers(dtype: str, host_name: str) -> None:
     """Hosts raise where a quantized number is negative. A compiled model's error names the node;
     the words of the kernel are in LiteRT's log."""
@@ -82,7 +82,7 @@ def test_inverse_roots_of_negative_numbers(dtype: str, host_name: str) -> None:
         case = Case("roots", "RSQRT", 3, (Input((1, 3), dtype, quantization=held(0.01)),),
                     output_type=dtype, output_quantization=held(0.1))  # fmt: skip
         model = models.build(case)
-        if not host.registers(model, host_name) or (dtype == SHORT and "runtime" in host_name):
+        if not host.registers(model, host_name) or (dtype == INT16 and "runtime" in host_name):
             pytest.skip(f"{host_name} has no such kernel")
         if least:
             said = "only defined for positive"
@@ -117,10 +117,10 @@ def pair(op: str, number: int, powers: bool) -> tuple[Case, list[Array]]:
     activation = ("NONE", "RELU", "RELU6", "RELU_N1_TO_1")[number % 4]
     options: dict[str, Any] = {"fusedActivationFunction": activation}
     options |= {} if op == "MUL" else {"potScaleInt16": powers}
-    inputs = tuple(Input(feed[0].shape, SHORT, quantization=each) for each in given)
+    inputs = tuple(Input(feed[0].shape, INT16, quantization=each) for each in given)
     version = {"ADD": 4, "SUB": 5, "MUL": 4}[op]
     return Case(f"{TRIPLES[number]} {powers}", op, version, inputs, PAIRS[op], options,
-                output_type=SHORT, output_quantization=made), feed  # fmt: skip
+                output_type=INT16, output_quantization=made), feed  # fmt: skip
 
 
 @pytest.mark.parametrize("op", PAIRS)
@@ -171,7 +171,7 @@ def layer(op: str, number: int, deep: int = 24, whole: bool = False) -> tuple[Ca
     bias = Input(biases.shape, "i64", biases.astype(np.int64),
                  quantization=Quantization(tuple(sums), (0,) * channels))  # fmt: skip
     inputs: tuple[Input, ...] = (
-        Input(shape, SHORT, quantization=held(scale)),
+        Input(shape, INT16, quantization=held(scale)),
         Input(weights, "i8", numbers,
               quantization=Quantization(tuple(scales), (0,) * channels, axis)),
         bias,
@@ -181,7 +181,7 @@ def layer(op: str, number: int, deep: int = 24, whole: bool = False) -> tuple[Ca
         inputs = (size, inputs[1], inputs[0], bias)
     else:
         options = options | {"fusedActivationFunction": ("NONE", "RELU")[number % 3 == 0]}
-    case = Case(f"{number} {deep} {whole}", op, version, inputs, table, options, output_type=SHORT,
+    case = Case(f"{number} {deep} {whole}", op, version, inputs, table, options, output_type=INT16,
                 output_quantization=made)  # fmt: skip
     bare = op in ("CONV_2D", "DEPTHWISE_CONV_2D") and number % 4 == 0
     return replace(case, inputs=inputs[:2]) if bare else case, [feed]
@@ -238,15 +238,15 @@ def averages(op: str, window: tuple[int, int], number: int) -> tuple[Case, list[
     chance, (high, wide) = np.random.default_rng(number), window
     feed = chance.integers(2**15 - 1 - 9**number, 2**15, (32, high, wide, 5)).astype(np.int16)
     feed[::2] = ~feed[::2]
-    given = Input(feed.shape, SHORT, quantization=held(7e-5))
+    given = Input(feed.shape, INT16, quantization=held(7e-5))
     options: dict[str, Any] = {"padding": "VALID", "strideW": 1, "strideH": 1}
     options |= {"filterWidth": wide, "filterHeight": high, "fusedActivationFunction": "NONE"}
     if op == "MEAN":
         axes = Input((2,), "i32", np.array([1, 2], np.int32))
         made = held(7e-5 * (1 + number / 7))
         return Case(f"{window}", op, 2, (given, axes), "ReducerOptions", {"keepDims": True},
-                    output_type=SHORT, output_quantization=made), [feed]  # fmt: skip
-    return Case(f"{window}", op, 3, (given,), "Pool2DOptions", options, output_type=SHORT,
+                    output_type=INT16, output_quantization=made), [feed]  # fmt: skip
+    return Case(f"{window}", op, 3, (given,), "Pool2DOptions", options, output_type=INT16,
                 output_quantization=held(7e-5)), [feed]  # fmt: skip
 
 
@@ -269,9 +269,9 @@ def shares(number: int, largest: bool = False) -> tuple[Case, list[Array]]:
     feed[1], feed[2, -1:] = 2**15 - 1, -(2**15)
     usual, large = (3e-4, 2.0**-12, 1e-5, 2e-3, 0.1), (5.5, 7.2, 16.0, 99.0, 2345.0)
     scale = (large if largest else usual)[number % 5]
-    given = Input(feed.shape, SHORT, quantization=held(scale))
+    given = Input(feed.shape, INT16, quantization=held(scale))
     return Case(f"{number}", "SOFTMAX", 3, (given,), "SoftmaxOptions",
-                {"beta": BETAS[number % 3]}, output_type=SHORT,
+                {"beta": BETAS[number % 3]}, output_type=INT16,
                 output_quantization=held(2.0**-15)), [feed]  # fmt: skip
 
 

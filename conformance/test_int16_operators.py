@@ -18,13 +18,13 @@ from conformance.models import tflite as models
 from conformance.plugin.book import Book
 from conformance.test_int16 import SCALES, STORED, held
 from conformance.test_levels import judged
-from tflgpu_plugin.ir import NUMPY_DTYPES, SHORT, Quantization
+from tflgpu_plugin.ir import INT16, NUMPY_DTYPES, Quantization
 
-pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(SHORT)]
+pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(INT16)]
 Made = Iterator[tuple[Case, list[Array]]]
 
 
-def stored(chance: np.random.Generator, shape: tuple[int, ...], dtype: str = SHORT) -> Array:
+def stored(chance: np.random.Generator, shape: tuple[int, ...], dtype: str = INT16) -> Array:
     """Returns random numbers of a type, the least and the largest among them."""
     kind = np.iinfo(NUMPY_DTYPES[dtype])
     made = np.asarray(chance.integers(kind.min, kind.max + 1, shape), kind.dtype)
@@ -54,11 +54,11 @@ def product(number: int, constant: int | None = None, same: bool = False) -> Any
     reach = float(np.prod(scales)) * 2**30 * (depth if same else depth**0.5)
     made = held(reach / 2**15 * float(chance.uniform(0.1, 2)))
     given = [
-        Input(each.shape, SHORT, each if k == constant else None, quantization=held(scale))
+        Input(each.shape, INT16, each if k == constant else None, quantization=held(scale))
         for k, (each, scale) in enumerate(zip(feed, scales, strict=True))
     ]
     case = Case(f"{number} {constant}", "BATCH_MATMUL", 4, tuple(given), "BatchMatMulOptions",
-                {"adjX": False, "adjY": False} | options, output_type=SHORT,
+                {"adjX": False, "adjY": False} | options, output_type=INT16,
                 output_quantization=made)  # fmt: skip
     return case, [each for k, each in enumerate(feed) if k != constant]
 
@@ -76,16 +76,16 @@ def test_attention(host_name: str) -> None:
     """A softmax between two products stays what hosts compute."""
     model = models.Model()
     sizes = {"q": (2, 5, 24), "k": (2, 9, 24), "v": (2, 9, 8)}
-    given = [model.input(name, shape, SHORT) for name, shape in sizes.items()]
+    given = [model.input(name, shape, INT16) for name, shape in sizes.items()]
     for tensor in given:
         model.tensors[tensor].quantization = held(1e-4)
     options = {"adjX": False, "adjY": True}
     scores = model.op("BATCH_MATMUL", given[:2], "BatchMatMulOptions", options, shape=(2, 5, 9),
-                      dtype=SHORT, version=4)  # fmt: skip
+                      dtype=INT16, version=4)  # fmt: skip
     shares = model.op("SOFTMAX", [scores], "SoftmaxOptions", {"beta": 1.0}, shape=(2, 5, 9),
-                      dtype=SHORT, version=3)  # fmt: skip
+                      dtype=INT16, version=3)  # fmt: skip
     result = model.op("BATCH_MATMUL", [shares, given[2]], "BatchMatMulOptions",
-                      {"adjX": False, "adjY": False}, shape=(2, 5, 8), dtype=SHORT,
+                      {"adjX": False, "adjY": False}, shape=(2, 5, 8), dtype=INT16,
                       version=4)  # fmt: skip
     for tensor, scale in ((scores, 2e-3), (shares, 2.0**-15), (result, 1.1e-4)):
         model.tensors[tensor].quantization = held(scale)
@@ -112,7 +112,7 @@ def sums(dtype: str, seeds: int = 12) -> Made:
         feed = stored(chance, (7, 40, 9), dtype)
         feed[:, 20:] = kind.max - np.abs(feed[:, 20:]) // 9
         scale = float(np.float32(chance.uniform(1e-3, 1e-2)))
-        zeros = (0, 0) if dtype == SHORT else tuple(map(int, chance.integers(-90, 90, 2)))
+        zeros = (0, 0) if dtype == INT16 else tuple(map(int, chance.integers(-90, 90, 2)))
         made = float(np.float32(scale * (1.0, 300.0, 37.0, 0.3)[seed % 4]))
         listed = np.array(axes[seed % 6], np.int32)
         given = (Input(feed.shape, dtype, quantization=Quantization((scale,), zeros[:1])),
@@ -128,7 +128,7 @@ def ties(dtype: str) -> Made:
         chance = np.random.default_rng(seed)
         feed = chance.integers(-100, 100, (9, 6 + seed, 64)).astype(NUMPY_DTYPES[dtype])
         axis = Input((1,), "i32", np.array([1], np.int32))
-        zeros = (0, 0) if dtype == SHORT else (7 - seed * 11, -5)
+        zeros = (0, 0) if dtype == INT16 else (7 - seed * 11, -5)
         scale = float(np.float32(0.01)), float(np.float32(part * 0.01))
         given = (Input(feed.shape, dtype, quantization=Quantization(scale[:1], zeros[:1])), axis)
         yield Case(f"ties {part}", "SUM", 2, given, "ReducerOptions", {"keepDims": True},
@@ -136,16 +136,16 @@ def ties(dtype: str) -> Made:
                    output_quantization=Quantization(scale[1:], zeros[1:])), [feed]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["i8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", INT16])
 def test_ties_of_sums(dtype: str, host_name: str, book: Book) -> None:
-    if (dtype, host_name) == (SHORT, "tflite_runtime"):
+    if (dtype, host_name) == (INT16, "tflite_runtime"):
         pytest.skip("tflite_runtime adds up int16 in 16 bits")
     judged("SUM", ties(dtype), host_name, book)
 
 
-@pytest.mark.parametrize("dtype", ["i8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", INT16])
 def test_sums(dtype: str, host_name: str, book: Book) -> None:
-    if (dtype, host_name) != (SHORT, "tflite_runtime"):
+    if (dtype, host_name) != (INT16, "tflite_runtime"):
         return judged("SUM", sums(dtype), host_name, book)
     case, feed = next(sums(dtype))
     run = host.run_on_gpu(models.build(case), [feed], host_name)
@@ -159,8 +159,8 @@ def roots() -> Made:
     for number, scale in enumerate(SCALES):
         largest = (32767 * scale) ** 0.5 / 32767
         made = held(largest * (1.0, 0.5, 1.31)[number % 3])
-        case = Case(f"{scale:g}", "SQRT", 2, (Input((1, STORED.size), SHORT,
-                    quantization=held(scale)),), output_type=SHORT,
+        case = Case(f"{scale:g}", "SQRT", 2, (Input((1, STORED.size), INT16,
+                    quantization=held(scale)),), output_type=INT16,
                     output_quantization=made)  # fmt: skip
         yield case, [np.maximum(STORED, 0)[None]]
 
@@ -174,9 +174,9 @@ def sloped(number: int, shape: tuple[int, ...]) -> tuple[Case, list[Array]]:
     slopes = stored(chance, shape, "i8")
     scales = [float(np.float32(scale)) for scale in chance.uniform(1e-4, 1e-2, 2)]
     made = held(scales[0] * float(chance.uniform(0.4, 2)))
-    given = (Input((4, 6, 5), SHORT, quantization=held(scales[0])),
+    given = (Input((4, 6, 5), INT16, quantization=held(scales[0])),
              Input(shape, "i8", slopes, quantization=held(scales[1])))  # fmt: skip
-    case = Case(f"{number}", "PRELU", 1, given, output_type=SHORT, output_quantization=made)
+    case = Case(f"{number}", "PRELU", 1, given, output_type=INT16, output_quantization=made)
     return case, [stored(chance, (4, 6, 5))]
 
 
@@ -189,8 +189,8 @@ def test_slopes(shape: tuple[int, ...], host_name: str, monkeypatch: pytest.Monk
 
 def test_slopes_of_int16_are_the_hosts() -> None:
     """ai-edge-litert reads their bytes."""
-    given = tuple(Input((5,), SHORT, quantization=held(0.1)) for _ in range(2))
-    case = Case("slopes", "PRELU", 1, given, output_type=SHORT, output_quantization=held(0.1))
+    given = tuple(Input((5,), INT16, quantization=held(0.1)) for _ in range(2))
+    case = Case("slopes", "PRELU", 1, given, output_type=INT16, output_quantization=held(0.1))
     run = host.run_on_gpu(models.build(case), [[np.ones(5, np.int16)] * 2], "ai_edge_litert")
     assert run.placement.sentences == ("PRELU of i16 does not take slopes of i16.",)
 
@@ -212,8 +212,8 @@ def interpolated(shape: tuple[int, ...], size: tuple[int, int]) -> Made:
         listed = Input((2,), "i32", np.array(size, np.int32))
         options = {"alignCorners": corners, "halfPixelCenters": centers}
         yield Case(f"{shape} {size} {seed}", "RESIZE_BILINEAR", 4,
-                   (Input(shape, SHORT, quantization=held(0.01)), listed), "ResizeBilinearOptions",
-                   options, output_type=SHORT, output_quantization=held(0.01)), [feed]  # fmt: skip
+                   (Input(shape, INT16, quantization=held(0.01)), listed), "ResizeBilinearOptions",
+                   options, output_type=INT16, output_quantization=held(0.01)), [feed]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -233,11 +233,11 @@ def test_interpolation_whose_result_is_computed_with(
 ) -> None:
     """A step that the kernel fuses reads the numbers that hosts store between the two."""
     model, shape, size = models.Model(), (1, 2, 3, 4), (1, 4, 5, 4)
-    x, listed = model.input("x", shape, SHORT), model.constant(np.array(size[1:3], np.int32))
+    x, listed = model.input("x", shape, INT16), model.constant(np.array(size[1:3], np.int32))
     centers = {"alignCorners": False, "halfPixelCenters": True}
     y = model.op("RESIZE_BILINEAR", [x, listed], "ResizeBilinearOptions", centers, shape=size,
-                 dtype=SHORT, version=3)  # fmt: skip
-    result = model.op(op, [y], table, options, shape=size, dtype=SHORT, version=2)
+                 dtype=INT16, version=3)  # fmt: skip
+    result = model.op(op, [y], table, options, shape=size, dtype=INT16, version=2)
     for tensor, scale in ((x, 2.0**-13), (y, 2.0**-13), (result, 1.7 * 2.0**-13)):
         model.tensors[tensor].quantization = held(scale)
     model.output(result)
@@ -258,7 +258,7 @@ def compared(op: str, version: int, scale: Quantization | None) -> Made:
     for shapes in (((4, 9), (4, 9)), ((3, 1, 5), (7, 1)), ((6,), ())):
         feed = [np.asarray(9000 * np.random.default_rng(k).integers(-3, 3, each), np.int16)
                 for k, each in enumerate(shapes)]  # fmt: skip
-        given = tuple(Input(each, SHORT, quantization=scale) for each in shapes)
+        given = tuple(Input(each, INT16, quantization=scale) for each in shapes)
         yield Case(f"{op} {shapes}", op, version, given, output_type="bool"), feed
 
 
@@ -271,7 +271,7 @@ def test_comparisons(op: str, version: int, scale: Any, host_name: str, book: Bo
 def test_numbers_of_two_scales_are_the_hosts(host_name: str) -> None:
     """tflite-runtime compares stored numbers, ai-edge-litert all but those of EQUAL and
     NOT_EQUAL."""
-    given = tuple(Input((5,), SHORT, quantization=held(scale)) for scale in (0.1, 0.2))
+    given = tuple(Input((5,), INT16, quantization=held(scale)) for scale in (0.1, 0.2))
     case = Case("scales", "LESS", 3, given, output_type="bool")
     feed = [np.arange(5).astype(np.int16)] * 2
     run = host.run_on_gpu(models.build(case), [feed], host_name)
@@ -285,10 +285,10 @@ def chosen(op: str) -> Made:
         chance = np.random.default_rng(len(second))
         feed = [chance.integers(0, 2, which).astype(bool), stored(chance, first),
                 stored(chance, second)]  # fmt: skip
-        given = (Input(which, "bool"), *(Input(each, SHORT, quantization=held(0.02))
+        given = (Input(which, "bool"), *(Input(each, INT16, quantization=held(0.02))
                                          for each in (first, second)))  # fmt: skip
         yield Case(f"{which}", op, 1, given, f"{'Select' if op == 'SELECT' else 'SelectV2'}Options",
-                   output_type=SHORT, output_quantization=held(0.02)), feed  # fmt: skip
+                   output_type=INT16, output_quantization=held(0.02)), feed  # fmt: skip
 
 
 @pytest.mark.parametrize("op", ["SELECT", "SELECT_V2"])
@@ -301,22 +301,22 @@ def largest(dtype: str) -> Made:
     for shape, count in (((3, 21), 4), ((300,), 5), ((2, 3, 700), 9), ((4, 9), 9)):
         feed = stored(np.random.default_rng(count), shape, dtype)
         feed.reshape(-1)[5:9] = np.iinfo(feed.dtype).max
-        point = Quantization((3e-4,), (0 if dtype == SHORT else 7,))
+        point = Quantization((3e-4,), (0 if dtype == INT16 else 7,))
         given = (Input(shape, dtype, quantization=point),
                  Input((), "i32", np.asarray(count, np.int32)))  # fmt: skip
-        case = Case(f"{shape}", "TOPK_V2", 3 if dtype == SHORT else 2, given, "TopKV2Options",
+        case = Case(f"{shape}", "TOPK_V2", 3 if dtype == INT16 else 2, given, "TopKV2Options",
                     outputs=2, output_types=(dtype, "i32"), output_quantization=point)  # fmt: skip
         yield case, [feed]
 
 
-@pytest.mark.parametrize("dtype", ["i8", "u8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", "u8", INT16])
 def test_largest_numbers(dtype: str, host_name: str, book: Book) -> None:
     judged("TOPK_V2", largest(dtype), host_name, book)
 
 
 def test_largest_numbers_of_another_scale_stay(host_name: str) -> None:
     """Hosts move stored numbers whatever their scale."""
-    case, feed = next(largest(SHORT))
+    case, feed = next(largest(INT16))
     model = models.build(replace(case, output_quantization=Quantization((6e-4,), (0,))))
     assert host.run_on_gpu(model, [feed], host_name).placement.on_gpu == 0
 
@@ -333,6 +333,6 @@ def updated(dtype: str) -> Made:
                    output_type=dtype, output_quantization=held(0.02)), feed  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["i8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", INT16])
 def test_updates(dtype: str, host_name: str, book: Book) -> None:
     judged("DYNAMIC_UPDATE_SLICE", updated(dtype), host_name, book)

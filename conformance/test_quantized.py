@@ -16,7 +16,7 @@ from conformance.plugin.book import Book
 from conformance.plugin.record import FAIL, NOT_CONVERTIBLE, PASS, REFUSED, Record
 from conformance.test_ops import describe
 from conformance.variants import quantized as quantized_cases
-from tflgpu_plugin.ir import SHORT
+from tflgpu_plugin.ir import INT16
 
 CASES = [
     pytest.param(
@@ -35,7 +35,7 @@ def test_case(
     family: str, case: Case, host_name: str, options: Mapping[str, Any], book: Book
 ) -> None:
     dtype = quantized_cases.dtype_of(case)
-    kind = "16 bits" if dtype == SHORT else "8 bits"
+    kind = "16 bits" if dtype == INT16 else "8 bits"
     who = describe(kind, family, case, host_name) | {"dtype": dtype}
     unknown = Record(**who, outcome=NOT_CONVERTIBLE)
     try:

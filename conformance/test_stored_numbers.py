@@ -16,11 +16,11 @@ from conformance.host import Array
 from conformance.models import tflite as models
 from conformance.plugin.book import Book
 from conformance.test_levels import judged
-from tflgpu_plugin.ir import NUMPY_DTYPES, SHORT, Quantization
+from tflgpu_plugin.ir import INT16, NUMPY_DTYPES, Quantization
 
-pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(SHORT)]
+pytestmark = [pytest.mark.adapter, pytest.mark.every_host, pytest.mark.dtype(INT16)]
 Made = Iterator[tuple[Case, list[Array]]]
-SMALL = ("i8", "u8", SHORT, "u16")
+SMALL = ("i8", "u8", INT16, "u16")
 NUMBERS = (*SMALL, "bool", "i32", "i64", "u32")
 OTHERS = ("bool", "f32", "f16", "i32", "i64", "u32")
 SCALES = (None, Quantization((0.013,), (0,)), Quantization((3.7,), (-5,)))
@@ -43,9 +43,9 @@ def every(dtype: str) -> Array:
 
 def scaled(dtype: str, scale: Quantization | None) -> Quantization | None:
     """Returns the quantization of a tensor of this type. The zero point of 16 bits is 0."""
-    if scale is None or dtype not in ("i8", "u8", SHORT):
+    if scale is None or dtype not in ("i8", "u8", INT16):
         return None
-    zero = 0 if dtype == SHORT else scale.zero_point[0] + 60 * (dtype == "u8")
+    zero = 0 if dtype == INT16 else scale.zero_point[0] + 60 * (dtype == "u8")
     return Quantization(scale.scale, (zero,))
 
 
@@ -104,7 +104,7 @@ def pairs(op: str, dtype: str, version: int) -> Made:
         yield case, feed[:1] if row else feed
 
 
-@pytest.mark.parametrize("dtype", ["i8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", INT16])
 @pytest.mark.parametrize(("op", "version"), [("FLOOR_DIV", 3), ("FLOOR_MOD", 2)])
 def test_floored_quotients(op: str, version: int, dtype: str, host_name: str, book: Book) -> None:
     judged(op, pairs(op, dtype, version), host_name, book)
@@ -125,8 +125,8 @@ def test_bits_of_unsigned_words(op: str, host_name: str, book: Book) -> None:
 
 
 def test_division_by_zero_fails(host_name: str) -> None:
-    given = (Input((3,), SHORT), Input((3,), SHORT))
-    case = Case("zero", "FLOOR_DIV", 3, given, "FloorDivOptions", {}, output_type=SHORT)
+    given = (Input((3,), INT16), Input((3,), INT16))
+    case = Case("zero", "FLOOR_DIV", 3, given, "FloorDivOptions", {}, output_type=INT16)
     feed = [np.array([1, 2, 3], np.int16), np.array([1, 0, 1], np.int16)]
     said = "failed to invoke" if host_name == "litert" else "ivision by 0"
     for run in (host.run_on_cpu, host.run_on_gpu):
@@ -148,7 +148,7 @@ def requantized(held: str, wanted: str) -> Made:
         near = (np.arange(-300, 300) + 0.5) / ratio
         stored[:600] = np.clip(np.rint(near), -most, most)
         stored[600:604] = -most, most, 0, 1
-        zeros = [0 if kind == SHORT else int(chance.integers(-9, 9)) for kind in (held, wanted)]
+        zeros = [0 if kind == INT16 else int(chance.integers(-9, 9)) for kind in (held, wanted)]
         scale = float(np.float32(chance.uniform(1e-4, 1e-3)))
         made = Quantization((float(np.float32(scale / ratio)),), (zeros[1],))
         given = Input(stored.shape, held, quantization=Quantization((scale,), (zeros[0],)))
@@ -157,7 +157,7 @@ def requantized(held: str, wanted: str) -> Made:
         yield case, [stored.astype(kind.dtype)]
 
 
-@pytest.mark.parametrize(("held", "wanted"), [("i32", "i8"), ("i32", SHORT), (SHORT, "i32")])
+@pytest.mark.parametrize(("held", "wanted"), [("i32", "i8"), ("i32", INT16), (INT16, "i32")])
 def test_requantization(held: str, wanted: str, host_name: str, book: Book) -> None:
     judged("QUANTIZE", requantized(held, wanted), host_name, book)
 
@@ -179,7 +179,7 @@ def rows(dtype: str, constant: bool) -> Made:
 
 
 @pytest.mark.parametrize("constant", [False, True])
-@pytest.mark.parametrize("dtype", ["i8", "u8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", "u8", INT16])
 def test_rows(dtype: str, constant: bool, host_name: str, book: Book) -> None:
     judged("EMBEDDING_LOOKUP", rows(dtype, constant), host_name, book)
 
@@ -197,7 +197,7 @@ def negated(dtype: str) -> Made:
         yield case, [stored]
 
 
-@pytest.mark.parametrize("dtype", ["i8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", INT16])
 def test_negated_numbers(dtype: str, host_name: str, book: Book) -> None:
     judged("NEG", negated(dtype), host_name, book)
 
@@ -281,7 +281,7 @@ def products(dtype: str) -> Made:
         chance = np.random.default_rng(seed)
         feed = chance.integers(kind.min, kind.max + 1, shape).astype(kind.dtype)
         feed.reshape(-1)[:2] = kind.min, kind.max
-        zeros = (0, 0) if dtype == SHORT else tuple(map(int, chance.integers(-90, 90, 2)))
+        zeros = (0, 0) if dtype == INT16 else tuple(map(int, chance.integers(-90, 90, 2)))
         scale = float(np.float32(reach / kind.max * 1.7))  # 1: as large after a step as before
         made = float(np.float32(chance.uniform(0.5, 2) / kind.max))
         listed = np.array(axes, np.int32)
@@ -293,6 +293,6 @@ def products(dtype: str) -> Made:
         yield case, [feed]
 
 
-@pytest.mark.parametrize("dtype", ["i8", SHORT])
+@pytest.mark.parametrize("dtype", ["i8", INT16])
 def test_products_of_numbers(dtype: str, host_name: str, book: Book) -> None:
     judged("REDUCE_PROD", products(dtype), host_name, book)

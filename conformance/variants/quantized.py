@@ -19,7 +19,7 @@ from conformance.cases import Case, Input, all_cases
 from conformance.host import Outputs
 from conformance.models import tflite as models
 from tflgpu_plugin import ops
-from tflgpu_plugin.ir import NUMPY_DTYPES, SHORT, Quantization
+from tflgpu_plugin.ir import INT16, NUMPY_DTYPES, Quantization
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
 Array = npt.NDArray[Any]
@@ -32,7 +32,7 @@ VERSIONS = {
     "CONV_2D": 3, "DEPTHWISE_CONV_2D": 3, "FULLY_CONNECTED": 4, "RESHAPE": 1, "SQUEEZE": 1,
     "PRELU": 1, "ELU": 1, "HARD_SWISH": 1, "EXPAND_DIMS": 1,
 }  # fmt: skip
-SHORT_VERSIONS = {"RSQRT": 3}  # with int16 tensors, where they are more than those
+INT16_VERSIONS = {"RSQRT": 3}  # with int16 tensors, where they are more than those
 # Cases that rows refuse for int16: averages and means over too many numbers, products of one.
 BEYOND_SHORT = {
     "AVERAGE_POOL_2D": (
@@ -83,8 +83,8 @@ def twins() -> Iterator[tuple[str, Case]]:
         for case in cases:
             if case.refused or not _plain(case):
                 continue
-            if HOST_OPS[case.op].short and _in_short(case):
-                yield family, replace(case, name=f"{SHORT}_{case.name}")
+            if HOST_OPS[case.op].int16 and _in_int16(case):
+                yield family, replace(case, name=f"{INT16}_{case.name}")
             if case.op in LEFT_OUT or _float_only(case.op):
                 continue
             turn[case.op] = turn.get(case.op, -1) + 1
@@ -93,7 +93,7 @@ def twins() -> Iterator[tuple[str, Case]]:
                 yield family, replace(case, name=f"{dtype}_{case.name}")
 
 
-def _in_short(case: Case) -> bool:
+def _in_int16(case: Case) -> bool:
     """Whether rows take the case over int16. They refuse layers with fed weights, layers too deep
     for exact sums, and dense and transposed ones without a bias, which tflite-runtime sums in 32
     bits."""
@@ -152,7 +152,7 @@ def quantize(case: Case) -> Case:
         if value is None or value.dtype != "f32" or k in (biased, weights):
             continue
         operands = HOST_OPS[case.op].operands
-        narrow = dtype == SHORT and operands[min(k, len(operands) - 1)].role == "narrow_slope"
+        narrow = dtype == INT16 and operands[min(k, len(operands) - 1)].role == "narrow_slope"
         kind = "i8" if narrow else dtype
         own = (
             first
@@ -168,10 +168,10 @@ def quantize(case: Case) -> Case:
         inputs[weights] = w = weights_of(w, dtype, AXES[case.op])
         bias = inputs[biased] if biased is not None and biased < len(inputs) else None
         if bias is not None and biased is not None:
-            inputs[biased] = bias_of(bias, x, w, "i64" if dtype == SHORT else "i32")
+            inputs[biased] = bias_of(bias, x, w, "i64" if dtype == INT16 else "i32")
     output = _output(case, first, dtype)
     version = VERSIONS.get(case.op, 2) if dtype != "u8" else 1
-    version = max(version, SHORT_VERSIONS.get(case.op, 1) if dtype == SHORT else 1)
+    version = max(version, INT16_VERSIONS.get(case.op, 1) if dtype == INT16 else 1)
     return replace(
         case, inputs=tuple(inputs), output_type=dtype, output_quantization=output,
         version=max(case.version, version),
@@ -187,7 +187,7 @@ def _range(value: Input) -> tuple[float, float]:
 def quantization_of(low: float, high: float, dtype: str) -> Quantization:
     """Returns the quantization of a range: asymmetric with zero included, symmetric for int16."""
     low, high = min(low, 0.0), max(high, 0.0)
-    if dtype == SHORT:
+    if dtype == INT16:
         return Quantization((float(np.float32(max(-low, high) / 32767 or 1.0)),), (0,))
     scale = float(np.float32((high - low) / 255 or 1.0))
     least = -128 if dtype == "i8" else 0

@@ -4,8 +4,8 @@ operands and types."""
 from __future__ import annotations
 
 from tflgpu_plugin.ir import (
+    INT16,
     NUMBERS,
-    SHORT,
     Condition,
     HostOp,
     ImpossibleShapeRefusal,
@@ -294,7 +294,7 @@ def scaled(e: Builder) -> Refusal | None:
 def one_scale(e: Builder) -> Refusal | None:
     """Operands of int16 have one scale: of others some hosts compare the stored numbers."""
     held = [e.tensors.table[e.x(position)] for position in (0, 1)]
-    scales = {t.quantization.scale if t.quantization else (1.0,) for t in held if t.dtype == SHORT}
+    scales = {t.quantization.scale if t.quantization else (1.0,) for t in held if t.dtype == INT16}
     if len(scales) < 2 or e.host.attributes.get("fixed_point"):
         return None
     said = f"{e.row.name} of int16 needs operands of one scale: hosts do not agree about others."
@@ -328,7 +328,7 @@ def slope_type(e: Builder) -> Refusal | None:
     """Slopes have the type of the values, except that those of int16 are int8: hosts read others as
     if they were."""
     given, held = e.dtype(), e.dtype(e.x(1))
-    if held == ("i8" if given == SHORT else given):
+    if held == ("i8" if given == INT16 else given):
         return None
     said = f"{e.row.name} of {given} does not take slopes of {held}."
     return Refusal("dtype.mismatch", said)

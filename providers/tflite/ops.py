@@ -89,9 +89,9 @@ BOTH_RNN = f"{RNN} {RNN.removeprefix('value ')} value? weights? weights?"
 
 def _rows() -> tuple[HostOp, ...]:
     both: Mapping[str, Any] = {"edition_2019": 1, "current": 1}
-    integers: Mapping[str, Any] = {"quantized": 2, "short": True, **both}
-    moved: Mapping[str, Any] = {"bfloat16": True, "short": True}  # hosts move numbers of 16 bits
-    truths: Mapping[str, Any] = {"gives": "bool", "types": MOVED, "short": True}
+    integers: Mapping[str, Any] = {"quantized": 2, "int16": True, **both}
+    moved: Mapping[str, Any] = {"bfloat16": True, "int16": True}  # hosts move numbers of 16 bits
+    truths: Mapping[str, Any] = {"gives": "bool", "types": MOVED, "int16": True}
     compared, spread = (need.one_scale, need.below_one), params.fixed(one_way=True)
     add, mul = params.total, params.with_activation("tgl_mul_params")
     windows, lstm = (need.PADDED, need.MOVED), (need.TANH, need.CLIPPED, need.all_symmetric)
@@ -100,15 +100,15 @@ def _rows() -> tuple[HostOp, ...]:
     full_lstm = _row("LSTM", "lstm_full", 5, params.lstm, FULL_LSTM, need.KERNEL, *lstm)
     return (
         *_rows_of("LOGISTIC 3 RELU 3 RELU6 3", **integers),
-        *_rows_of("MAXIMUM 4 MINIMUM 4", TWO, current=1, quantized=2, short=True),
-        *_rows_of("ABS 5 LOG 2 TANH 3", short=True),
-        _row("RSQRT", "rsqrt", 3, params.root, short=True),
+        *_rows_of("MAXIMUM 4 MINIMUM 4", TWO, current=1, quantized=2, int16=True),
+        *_rows_of("ABS 5 LOG 2 TANH 3", int16=True),
+        _row("RSQRT", "rsqrt", 3, params.root, int16=True),
         *_rows_of("ELU 1 HARD_SWISH 1 LOGICAL_NOT 1 LOG_SOFTMAX 2 RELU_N1_TO_1 1"),
         *_rows_of("CEIL 1 COS 2 FLOOR 1 ROUND 1 SIN 2 SQUARE 1", types=FLOATS),
-        _row("NEG", "neg", 1, types=(*NUMBERS, "i8"), short=True),
+        _row("NEG", "neg", 1, types=(*NUMBERS, "i8"), int16=True),
         _row("SIGN", "sign", 2, types=NUMBERS),
         *_rows_of("LOGICAL_OR 1 SQUARED_DIFFERENCE 2", TWO),
-        *_rows_of("BITWISE_XOR 1 RIGHT_SHIFT 1", TWO, types=COUNTS, short=True, unsigned=True),
+        *_rows_of("BITWISE_XOR 1 RIGHT_SHIFT 1", TWO, types=COUNTS, int16=True, unsigned=True),
         *_rows_of("EQUAL 5 NOT_EQUAL 4", TWO, *compared, reader=params.equal, **truths),
         *_rows_of("GREATER_EQUAL 3 LESS 3 GREATER 2 LESS_EQUAL 2", TWO, *compared,
                   reader=params.compared, **truths),
@@ -119,18 +119,18 @@ def _rows() -> tuple[HostOp, ...]:
             **moved,
         ),
         _row(
-            "CONV_2D", "conv_2d", 8, params.convolution, LAYER, *layer, quantized=3, short=True,
+            "CONV_2D", "conv_2d", 8, params.convolution, LAYER, *layer, quantized=3, int16=True,
             **both,
         ),
         _row(
             "DEPTHWISE_CONV_2D", "depthwise_conv_2d", 7, params.depthwise,
             "value weights channel_bias?", *layer, need.MULTIPLIED, edition_2019=2, current=2,
-            quantized=3, short=True,
+            quantized=3, int16=True,
         ),
-        _row("EXP", "exp", 2, current=1, quantized=2, short=True),
+        _row("EXP", "exp", 2, current=1, quantized=2, int16=True),
         _row(
             "FULLY_CONNECTED", "fully_connected", 14, params.fully_connected, LAYER,
-            *need.DENSE_LAYER, quantized=4, short=True, **both,
+            *need.DENSE_LAYER, quantized=4, int16=True, **both,
         ),
         _row("LOGICAL_AND", "logical_and", 1, None, TWO, current=1),
         _row(
@@ -140,11 +140,11 @@ def _rows() -> tuple[HostOp, ...]:
         _row("MAX_POOL_2D", "max_pool_2d", 3, params.pool, "value", *windows, **integers),
         _row("MUL", "mul", 8, mul, TWO, **integers),
         _row("PAD", "pad", 5, None, "value paddings", quantized=2, **moved, **both),
-        _row("PRELU", "prelu", 1, None, "value narrow_slope", need.slope_type, short=True, **both),
+        _row("PRELU", "prelu", 1, None, "value narrow_slope", need.slope_type, int16=True, **both),
         _row("RESHAPE", "reshape", 1, params.reshape, "value shape?", **moved, **both),
         _row(
             "RESIZE_BILINEAR", "resize_bilinear", 4, params.resize, "value size", edition_2019=1,
-            current=3, short=True,
+            current=3, int16=True,
         ),
         _row("SOFTMAX", "softmax", 3, params.softmax, "value", need.of_shares, **integers),
         _row(
@@ -156,13 +156,13 @@ def _rows() -> tuple[HostOp, ...]:
             "TRANSPOSE_CONV", "transpose_conv", 5, params.transposed, "size weights value bias?",
             *layer, order=(2, 1, 3, 0), **integers,
         ),
-        _row("MEAN", "mean", 3, params.reduction, "value axes", short=True),
+        _row("MEAN", "mean", 3, params.reduction, "value axes", int16=True),
         _row("DILATE", "dilate", 1, None, "value shape padding_value"),
         _row("PADV2", "pad", 5, None, "value paddings padding_value", **moved),
         _row("SQUEEZE", "reshape", 2, params.squeeze, **moved),
         _row("DEQUANTIZE", "dequantize", 8, None, "value", need.scaled, gives="converted",
-             short=True),
-        _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, short=True),
+             int16=True),
+        _row("LEAKY_RELU", "leaky_relu", 2, params.leaky_relu, int16=True),
         _row("DEPTH_TO_SPACE", "depth_to_space", 2, params.block),
         _row("GATHER", "gather", 7, params.gather, "value index", **moved),
         _row("MIRROR_PAD", "pad", 3, params.mirror_pad, "value paddings", need.MIRRORED, **moved),
@@ -170,11 +170,11 @@ def _rows() -> tuple[HostOp, ...]:
         _row("SPACE_TO_DEPTH", "space_to_depth", 2, params.block),
         _row(
             "SPLIT", "split", 4, params.parts, "axis value", need.COUNTED, order=(1, 0),
-            gives="value*", short=True,
+            gives="value*", int16=True,
         ),
         _row(
             "SPLIT_V", "split", 2, params.parts, "value split axis", need.COUNTED, order=(0, 2, 1),
-            gives="value*", short=True,
+            gives="value*", int16=True,
         ),
         _row(
             "UNIDIRECTIONAL_SEQUENCE_LSTM", "lstm_full", 5, params.sequence_lstm, FULL_LSTM, *lstm,
@@ -198,35 +198,35 @@ def _rows() -> tuple[HostOp, ...]:
             need.all_symmetric, need.OF_SVDF,
         ),
         _row(
-            "QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", short=True,
+            "QUANTIZE", "quantize", 5, None, "value", need.scaled, gives="converted", int16=True,
             types=(*FLOATS, "i8", "u8", "i32"),
         ),
-        _row("SQRT", "sqrt", 2, params.root, types=FLOATS, short=True),  # not int8
+        _row("SQRT", "sqrt", 2, params.root, types=FLOATS, int16=True),  # not int8
         _row("TRANSPOSE", "transpose", 8, params.transpose, "value order!", **moved),
         _row("ARG_MAX", "arg_max", 3, params.argument, "value axis", need.INDEXED, gives="index"),
         _row("ARG_MIN", "arg_min", 3, params.argument, "value axis", need.INDEXED, gives="index"),
-        _row("CAST", "cast", 8, gives="converted", bfloat16=True, short=True, unsigned=True),
+        _row("CAST", "cast", 8, gives="converted", bfloat16=True, int16=True, unsigned=True),
         _row(
             "CUMSUM", "cumsum", 1, params.plain("??", "exclusive", "reverse"), "value axis",
             types=NUMBERS,
         ),
-        _row("DIV", "div", 2, mul, TWO, short=True),
+        _row("DIV", "div", 2, mul, TWO, int16=True),
         _row("GATHER_ND", "gather_nd", 5, params.raises, "value index", **moved),
         _row(
             "ONE_HOT", "one_hot", 1, params.plain("i", "axis"), "index count value value",
             types=MOVED),
-        _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED, short=True),
+        _row("PACK", "stack", 4, params.axis, "value*", need.COUNTED, int16=True),
         _row(
             "UNPACK", "unstack", 5, params.axis, "value", need.COUNTED, gives="value*",
             **moved,
         ),
         _row("BATCH_MATMUL", "matmul", 4, params.batch_matmul, "value weights",
-             need.symmetric_hybrid, short=True),
+             need.symmetric_hybrid, int16=True),
         _row("BATCH_TO_SPACE_ND", "batch_to_space", 4, None, "value block crops", **moved),
         _row("ADD_N", "add_n", 1, None, "value*", types=SUMMED),
         _row("ATAN2", "atan2", 1, None, TWO, need.ALIKE, types=FLOATS),
         _row("BROADCAST_TO", "expand", 3, spread, "value shape", **moved),
-        _row("FILL", "expand", 4, spread, "shape value", need.SCALAR, order=(1, 0), short=True),
+        _row("FILL", "expand", 4, spread, "shape value", need.SCALAR, order=(1, 0), int16=True),
         _row("BITCAST", "cast", 1, None, "value", need.SAME_BITS, gives="converted", types=WHOLE),
         _row(
             "CONV_3D_TRANSPOSE", "transpose_conv_3d", 1, params.conv_3d,
@@ -237,16 +237,16 @@ def _rows() -> tuple[HostOp, ...]:
         ),
         _row(
             "DYNAMIC_UPDATE_SLICE", "update_slice", 6, None, "value value index",
-            types=MOVED, bfloat16=True, short=True),
+            types=MOVED, bfloat16=True, int16=True),
         _row(
             "EMBEDDING_LOOKUP", "gather", 4, params.fixed(axis=0, raises=True), "index value",
-            order=(1, 0), types=(*SUMMED, "i8", "u8"), short=True,
+            order=(1, 0), types=(*SUMMED, "i8", "u8"), int16=True,
         ),
         _row("EXPAND_DIMS", "reshape", 1, params.expand_dims, "value axis!", **moved),
         # For floats, hosts floor a rounded quotient, which every driver rounds differently.
-        _row("FLOOR_DIV", "floor_div", 3, params.raises, TWO, types=(*WHOLE, "i8"), short=True),
-        _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=(*NUMBERS, "i8"), short=True),
-        _row("GELU", "gelu", 2, params.gelu, short=True),
+        _row("FLOOR_DIV", "floor_div", 3, params.raises, TWO, types=(*WHOLE, "i8"), int16=True),
+        _row("FLOOR_MOD", "floor_mod", 2, params.raises, TWO, types=(*NUMBERS, "i8"), int16=True),
+        _row("GELU", "gelu", 2, params.gelu, int16=True),
         _row(
             "L2_NORMALIZATION", "lp_normalization", 2, params.l2_normalization, "value",
             need.UNFUSED, types=FLOATS,
@@ -272,19 +272,19 @@ def _rows() -> tuple[HostOp, ...]:
              types=(*FLOATS, "i8", "u8")),
         *(
             _row(name, name.lower(), 3, params.reduction, "value axes",
-                 types=(*NUMBERS, "i8", "u8"), short=True)
+                 types=(*NUMBERS, "i8", "u8"), int16=True)
             for name in ("REDUCE_MAX", "REDUCE_MIN")
         ),
         _row("REDUCE_PROD", "reduce_prod", 2, params.reduction, "value axes", need.scaled,
-             need.JOINS, types=(*NUMBERS, "i8"), short=True),
+             need.JOINS, types=(*NUMBERS, "i8"), int16=True),
         _row(
             "REVERSE_V2", "reverse", 3, None, "value axes!", need.one_axis, types=MOVED, **moved,
         ),
         _row(
             "REVERSE_SEQUENCE", "reverse_sequence", 1,
-            params.plain("ii", "time_axis", "batch_axis"), "value index", short=True,
+            params.plain("ii", "time_axis", "batch_axis"), "value index", int16=True,
         ),
-        _row("SELECT", "where", 4, None, CHOICE, need.WHOLE_OR_ONE, types=MOVED, short=True),
+        _row("SELECT", "where", 4, None, CHOICE, need.WHOLE_OR_ONE, types=MOVED, int16=True),
         # ops/scatter.py describes indices out of range.
         _row("SCATTER_ND", "scatter_new", 1, params.fixed(reduction="add", raises=True),
              "index value shape!", types=(*SUMMED, "i8", "u8")),
@@ -321,19 +321,19 @@ def _rows() -> tuple[HostOp, ...]:
             "STABLEHLO_PAD", "pad", 1, params.stablehlo_pad, "value padding_value paddings?",
             need.APART, order=(0, 2, 1), types=NUMBERS,
         ),
-        _row("SELECT_V2", "where", 2, None, CHOICE, types=MOVED, short=True),
+        _row("SELECT_V2", "where", 2, None, CHOICE, types=MOVED, int16=True),
         _row("SLICE", "slice", 7, None, "value start length", **moved),
         _row("SPACE_TO_BATCH_ND", "space_to_batch", 4, None, "value block crops", **moved),
-        _row("SUM", "reduce_sum", 2, params.summed, "value axes", need.RESCALED, short=True),
+        _row("SUM", "reduce_sum", 2, params.summed, "value axes", need.RESCALED, int16=True),
         _row("TOPK_V2", "top_k", 3, None, "value count", gives="value index",
-             types=(*NUMBERS, "i8", "u8"), short=True),
+             types=(*NUMBERS, "i8", "u8"), int16=True),
         _row("TILE", "tile", 3, None, "value repeats", **moved),
         _row(
             "WHILE", "recurrent_layer", 1, None, "value*", loops.planned, gives="value*",
             build=loops.loop,
         ),
         _row("IF", "reshape", 1, None, "condition value*", loops.decided, gives="value*",
-             build=loops.branch, short=True),
+             build=loops.branch, int16=True),
         _row(
             DETECTION, "detections", 1,
             lambda node: params.detections(flexbuffers.numbers(node.custom)), "value value value",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from tflgpu_plugin.ir import NUMBERS, SHORT
+from tflgpu_plugin.ir import INT16, NUMBERS
 
 from . import codes
 from .host_node import RawNode
@@ -66,7 +66,7 @@ def equal(node: RawNode) -> dict[str, Any]:
     has a scale."""
     place = node.inputs[0]
     held = None if place is None else node.tensors[place].quantization
-    short = node.kind(0) == SHORT and _rounds_once(node) and held not in (None, NUMBERS)
+    short = node.kind(0) == INT16 and _rounds_once(node) and held not in (None, NUMBERS)
     return compared(node) | _unusual(fixed_point=short)
 
 

@@ -162,7 +162,7 @@ def test_pairs_of_int16_have_one_scale_each(op: str) -> None:
     def short(*scale: float) -> Tensor:
         return replace(channels(*scale), dtype="i16")
 
-    row = rows()[op].short
+    row = rows()[op].int16
     assert row is not None
     for given, refused in (
         ([short(0.5), short(0.25)], False),

@@ -32,7 +32,7 @@ KERNELS_OF: dict[str, set[str]] = {}
 
 # Kernel files that families do not launch by themselves: the I/O layout conversion, and templates
 # for import.
-SUPPORT_KERNELS = {"bytes", "common", "floats", "math", "numbers", "pack", "short", "unpack"}
+SUPPORT_KERNELS = {"bytes", "common", "floats", "int16", "math", "numbers", "pack", "unpack"}
 
 
 # Why rows have no meaning in numpy (`Op.meaning`, or views), by kind or name: constants over which

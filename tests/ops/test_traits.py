@@ -11,7 +11,7 @@ import pytest
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ops.table import Op
-from tflgpu_plugin.passes.quant.short import REWRITES
+from tflgpu_plugin.passes.quant.int16 import REWRITES
 
 RECURRENT = {"lstm_basic", "lstm", "gru", "rnn"}
 SUMS = {f"reduce_{name}" for name in ("sum", "prod", "l1", "l2", "log_sum", "max", "min")}
@@ -131,19 +131,19 @@ def test_what_multiplies_the_channels_that_it_reads() -> None:
 
 
 def _made_by(name: str, row: Op) -> bool:
-    return row.short is not None and row.short.rewrite == name
+    return row.int16 is not None and row.int16.rewrite == name
 
 
 def test_how_int16_is_computed() -> None:
-    names = {row.short.rewrite for row in ops.rows().values() if row.short} - {""}
+    names = {row.int16.rewrite for row in ops.rows().values() if row.int16} - {""}
     assert names == {*REWRITES}
     made = {name: where(partial(_made_by, name)) for name in names}
     assert made["layer"] == LAYERS - {"conv_3d"}
     assert made["table"] == {"exp", "gelu", "log", "logistic", "rsqrt", "sqrt", "tanh"}
-    assert made["table"] == where(lambda row: row.short and row.short.table)
+    assert made["table"] == where(lambda row: row.int16 and row.int16.table)
     assert made["mean"] == {"mean"} and made["average"] == {"average_pool_2d"}
     assert made["shares"] == {"softmax"} and made["product"] == {"matmul"}
-    assert made["sum"] == {"reduce_sum"} == where(lambda row: row.short and row.short.bytes)
+    assert made["sum"] == {"reduce_sum"} == where(lambda row: row.int16 and row.int16.bytes)
 
 
 def test_what_becomes_of_errors() -> None:

@@ -18,9 +18,9 @@ from tflgpu_plugin.ir import (
     CODES,
     COMPLEX,
     COUNTS,
+    INT16,
     NARROW,
     OTHER,
-    SHORT,
     UNSIGNED,
     HostOp,
     Target,
@@ -122,7 +122,7 @@ def _types(row: HostOp, *more: str) -> tuple[str, ...]:
     and other types that numpy lacks where hosts have kernels of these types."""
     found = row.types or (*ops.rows()[row.op].types, *more)
     plain = dict.fromkeys(name for name in found if name not in BITS_ONLY)
-    short = (SHORT,) if row.short else ()
+    short = (INT16,) if row.int16 else ()
     more_types = (*(UNSIGNED if row.unsigned else ()), *((BFLOAT16,) if row.bfloat16 else ()))
     more_types += NARROW if row.narrow else ()
     return (*dict.fromkeys((*plain, *short)), *more_types)

@@ -10,7 +10,7 @@ from math import prod
 from tflgpu_plugin.importer.builder import Builder
 from tflgpu_plugin.importer.model import Value
 from tflgpu_plugin.importer.support import of_other_types, unversioned
-from tflgpu_plugin.ir import BFLOAT16, NARROW, SHORT, Condition, Operand, Refusal, Tensor, type_name
+from tflgpu_plugin.ir import BFLOAT16, INT16, NARROW, Condition, Operand, Refusal, Tensor, type_name
 
 
 def unmet(conditions: Iterable[Condition], e: Builder) -> Refusal | None:
@@ -66,7 +66,7 @@ def row_types(e: Builder) -> Refusal | None:
     types = e.row.types
     tensors: list[Tensor | Value] = [*(tensor for _, tensor, _ in _operands(e)), *e.results]
     for held in tensors if types else ():
-        more = {BFLOAT16: e.row.bfloat16, SHORT: e.row.short, **dict.fromkeys(NARROW, e.row.narrow)}
+        more = {BFLOAT16: e.row.bfloat16, INT16: e.row.int16, **dict.fromkeys(NARROW, e.row.narrow)}
         if held.dtype not in (*types, *(kind for kind, taken in more.items() if taken)):
             names = [type_name(name) for name in types]
             return of_other_types(held, e.row.name, names)

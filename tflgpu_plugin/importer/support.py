@@ -24,9 +24,9 @@ from tflgpu_plugin.ir.quantization import (
     UNSIGNED,
     WHOLE,
     alike,
+    is_int16,
     is_integer,
     real,
-    short,
 )  # fmt: skip
 from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import in_range
@@ -61,7 +61,7 @@ def support(
         or _refuse_unlisted(graph, node, edition)
         or _refuse_types(graph, node, op, quantized)
         or _refuse_rescaling(graph, node)
-        or _refuse_short(graph, node, op)
+        or _refuse_int16(graph, node, op)
         or _refuse_bias(graph, node)
         or _refuse_shapes(graph, node)
         or _refuse_by_op(graph, node, op, target)
@@ -182,9 +182,9 @@ def of_host(types: Iterable[str], row: HostOp | None) -> tuple[str, ...]:
     return tuple(kind for kind in types if row is None or not _lacking(kind, row))
 
 
-def of_short(row: HostOp | None) -> bool:
+def takes_int16(row: HostOp | None) -> bool:
     """Whether a row takes quantized int16."""
-    return row is not None and row.short
+    return row is not None and row.int16
 
 
 def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal | None:
@@ -200,7 +200,7 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
         whole = tensor.dtype == "i16" and (
             "i16" in types or any(tensor is state for state in states)
         )
-        if short(tensor) and not (whole or known or of_short(node.row)):
+        if is_int16(tensor) and not (whole or known or takes_int16(node.row)):
             return _of_other_bits(tensor, node.row)
         if scaled or whole:
             if reason := _refuse_quantized(tensor, quantized or tensor.dtype in COUNTS):
@@ -217,7 +217,7 @@ def _refuse_types(graph: Graph, node: Node, op: Op, quantized: bool) -> Refusal 
 def _of_other_bits(tensor: Tensor, row: HostOp | None) -> Refusal:
     """Returns the refusal of int16, or of 8 bits without a scale, where float32 or other quantized
     types are supported."""
-    if of_short(row) and tensor.quantization is None:
+    if takes_int16(row) and tensor.quantization is None:
         return _unscaled().reworded(f"{_held(tensor)}{_unscaled()}")
     sentence = f"{_held(tensor)}; quantized tensors must be int8 or uint8."
     return Refusal("dtype.unsupported", sentence)
@@ -271,7 +271,7 @@ def _refuse_quantized(tensor: Tensor, wanted: bool) -> Refusal | None:
         return Refusal("option.quantized", " and the option enable_quantized_inference is off.")
     if tensor.quantization is None:
         return _unscaled()
-    if short(tensor) and any(tensor.quantization.zero_point):
+    if is_int16(tensor) and any(tensor.quantization.zero_point):
         return Refusal("quantization.unsupported", " with a zero point, which must be 0.")
     if tensor.data is None and len(tensor.quantization.scale) > 1:
         sentence = " computed at run time with a scale per channel; only constants may have that."
@@ -299,11 +299,11 @@ def _refuse_rescaling(graph: Graph, node: Node) -> Refusal | None:
     return None
 
 
-def _refuse_short(graph: Graph, node: Node, op: Op) -> Refusal | None:
+def _refuse_int16(graph: Graph, node: Node, op: Op) -> Refusal | None:
     """Returns the op's own refusal of a node over int16."""
-    if op.short is None or not short(graph.tensors[node.outputs[0]]):
+    if op.int16 is None or not is_int16(graph.tensors[node.outputs[0]]):
         return None
-    return op.short.refuse(graph, node)
+    return op.int16.refuse(graph, node)
 
 
 def _refuse_bias(graph: Graph, node: Node) -> Refusal | None:

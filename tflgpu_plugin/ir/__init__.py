@@ -27,8 +27,8 @@ from tflgpu_plugin.ir.plan import (
     Buffer, Dispatch, Forgotten, Pack, Pipeline, Plan, Port, Symbols, Weight, contents,
 )  # fmt: skip
 from tflgpu_plugin.ir.quantization import (
-    COUNTS, EVEN, EXACT_INTEGERS, FACTOR_UNIT, INT32, MIN_SHIFT, NUMBERS, ONE, SHORT, STORED,
-    UNSIGNED, WHOLE, Levels, alike, fixed_point, levels, quantized, is_integer, short,
+    COUNTS, EVEN, EXACT_INTEGERS, FACTOR_UNIT, INT32, MIN_SHIFT, NUMBERS, ONE, INT16, STORED,
+    UNSIGNED, WHOLE, Levels, alike, fixed_point, levels, quantized, is_integer, is_int16,
 )  # fmt: skip
 from tflgpu_plugin.ir.refusal import (
     CODES,
@@ -53,6 +53,7 @@ __all__ = [
     "FACTOR_UNIT",
     "FLOAT8",
     "FOLDED",
+    "INT16",
     "INT32",
     "MAX_FLOAT16",
     "MAX_FLOAT32",
@@ -65,7 +66,6 @@ __all__ = [
     "OTHER",
     "PACKED",
     "ROLES",
-    "SHORT",
     "SINGLE",
     "STORE",
     "STORED",
@@ -111,6 +111,7 @@ __all__ = [
     "from_front",
     "geometry",
     "integer",
+    "is_int16",
     "is_integer",
     "is_symbolic",
     "larger",
@@ -123,7 +124,6 @@ __all__ = [
     "quantized",
     "renamed",
     "requirement",
-    "short",
     "sliced",
     "smaller",
     "stored_bytes",

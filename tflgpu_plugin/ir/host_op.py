@@ -180,7 +180,7 @@ class HostOp:
     # It computes bfloat16 in float32 and rounds the results.
     rounds: bool = False
     # Quantized int16, whose stored numbers the op computes as the host does.
-    short: bool = False
+    int16: bool = False
     # float64: the op computes it as float32 where the option double says so. A text is the reason
     # why it does not.
     double: bool | str = True

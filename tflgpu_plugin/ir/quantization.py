@@ -17,7 +17,7 @@ import numpy as np
 from tflgpu_plugin.ir.graph import NUMPY_DTYPES, Array, Quantization, Shape, Tensor
 
 STORED = ("i8", "u8")
-SHORT = "i16"  # a real number in TFLite, whose zero point is 0
+INT16 = "i16"  # in TFLite a real number, with the zero point 0
 WIDER = ("i16", "u16", "i32", "i64")  # real numbers with the rounding EVEN, else plain integers
 EXACT_INTEGERS = 1 << 24  # float32 has every integer up to here
 COUNTS = ("i32", "i64")  # plain integers, such as indices
@@ -30,7 +30,7 @@ FACTOR_UNIT = 1 << 15  # splits a 31-bit fraction in two parts, which float32 ho
 ONE, MIN_SHIFT = 1 << 31, -31  # of factors in fixed point: the number 1, and the least exponent
 # Scales with a smaller relative difference give the same levels: 255 steps differ by 0.03, and so
 # do 65,535 steps of int16.
-ALIKE, ALIKE_SHORT = 1e-4, 4e-7
+ALIKE, ALIKE_INT16 = 1e-4, 4e-7
 
 
 class Levels(NamedTuple):
@@ -44,24 +44,24 @@ class Levels(NamedTuple):
 def quantized(tensor: Tensor) -> bool:
     """Whether the host stores the tensor as integers of 8 or 16 bits that represent real numbers
     (of 16 bits, without the rounding EVEN)."""
-    return tensor.quantization is not None and (tensor.dtype in STORED or short(tensor))
+    return tensor.quantization is not None and (tensor.dtype in STORED or is_int16(tensor))
 
 
 def on_levels(tensor: Tensor) -> bool:
-    """Whether the same holds, or held of a constant that has become float32."""
+    """Whether the tensor is `quantized`, or is a constant that was so before it became float32."""
     held = tensor.quantization
     return quantized(tensor) or (
         tensor.data is not None and held is not None and len(held.scale) == 1
     )
 
 
-def short(tensor: Tensor) -> bool:
-    """Whether the host stores the tensor as int16, and computes with these in fixed point."""
-    return tensor.dtype == SHORT and tensor.quantization is not None and not even(tensor)
+def is_int16(tensor: Tensor) -> bool:
+    """Whether the host stores quantized int16, with which it computes in fixed point."""
+    return tensor.dtype == INT16 and tensor.quantization is not None and not even(tensor)
 
 
 def real(tensor: Tensor) -> bool:
-    """Whether the host stores integers and the device the real numbers that they represent."""
+    """Whether the host stores integers, and the device the real numbers that they represent."""
     return quantized(tensor) or (tensor.dtype in WIDER and even(tensor))
 
 
@@ -121,7 +121,7 @@ def alike(a: Tensor, b: Tensor) -> bool:
     if len(a.quantization.scale) != 1 or len(b.quantization.scale) != 1:
         return False
     (scale, zero), (other, other_zero) = parameters(a), parameters(b)
-    limit = ALIKE_SHORT if short(a) or short(b) else ALIKE
+    limit = ALIKE_INT16 if is_int16(a) or is_int16(b) else ALIKE
     return zero == other_zero and abs(scale - other) <= limit * max(scale, other)
 
 

@@ -83,7 +83,7 @@ __all__ = (
 
 UNIFORM_BYTES = 256
 
-LIBRARY = ("math", "numbers", "short", "floats", "bytes")  # files whose functions kernels call
+LIBRARY = ("math", "numbers", "int16", "floats", "bytes")  # files whose functions kernels call
 _FUNCTION = re.compile(r"^fn (\w+)", re.MULTILINE)
 _CALL = re.compile(r"\b(\w+)\(")
 _ACCESS = re.compile(r"\b(?:load|store|put|half|bytes|padded)_\w+\(")

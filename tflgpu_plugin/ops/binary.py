@@ -13,7 +13,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, quantization
 from tflgpu_plugin.kernels import EPILOGUE_OPS
-from tflgpu_plugin.ops import quantized, quantized_short, rounding
+from tflgpu_plugin.ops import quantized, quantized_int16, rounding
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
 from tflgpu_plugin.ops.elementwise import (
     broadcast_refusal,
@@ -26,7 +26,7 @@ from tflgpu_plugin.ops.elementwise import (
 )
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.stored_numbers import over_numbers
-from tflgpu_plugin.ops.table import GATE, Errors, Op, Short, same_shape
+from tflgpu_plugin.ops.table import GATE, Errors, Int16, Op, same_shape
 from tflgpu_plugin.ops.unary import LIMITED, LIMITS
 from tflgpu_plugin.ops.unknown import CHOOSES, PASSES
 
@@ -218,8 +218,8 @@ OPS = (
             affine=kind,
             steps=(name, other),
             rounding=rounding.SUM,
-            quantize=quantized_short.total,
-            short=Short(refuse=quantized_short.refuse_sum),
+            quantize=quantized_int16.total,
+            int16=Int16(refuse=quantized_int16.refuse_sum),
             meaning=meaning,
         )
         for name, whole, kind, other, meaning in (
@@ -233,8 +233,8 @@ OPS = (
         affine="factor",
         steps=("mul", "mul"),
         rounding=rounding.PRODUCT,
-        quantize=quantized_short.product,
-        short=Short(refuse=quantized_short.refuse_product),
+        quantize=quantized_int16.product,
+        int16=Int16(refuse=quantized_int16.refuse_product),
         meaning=np.multiply,
     ),
     *(

@@ -170,6 +170,6 @@ ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation"
 OPS = (
     Op("conv_2d", refuse, shapes, FORMS, "accumulate", work=work, kind="product", fuses=True,
        weights=Weights(),
-       short=wide_total.layers(0), padding=True, accumulates=False, rounding=rounding.LAYER,
+       int16=wide_total.layers(0), padding=True, accumulates=False, rounding=rounding.LAYER,
        gated=_gated, operands="xx?"),
 )  # fmt: skip

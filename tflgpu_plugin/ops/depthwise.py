@@ -232,6 +232,6 @@ ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation multipl
 OPS = (
     Op("depthwise_conv_2d", _refuse, shapes, FORMS, "accumulate", work=work, kind="product",
        operands="xx?", fuses=True, weights=Weights(axis=-1),
-       short=wide_total.layers(-1), padding=True, accumulates=False,
+       int16=wide_total.layers(-1), padding=True, accumulates=False,
        rounding=rounding.LAYER),
 )  # fmt: skip

@@ -208,5 +208,5 @@ OPS = (
     Op("fully_connected", _refuse, _shapes, Forms(Rows.of, PRODUCTS), "accumulate", work=work,
        kind="product", operands="xx?", decompose=_decompose, fuses=True, output_rows=(1,),
        weights=Weights(flattens=True),
-       short=wide_total.layers(0), accumulates=False, rounding=rounding.MATMUL),
+       int16=wide_total.layers(0), accumulates=False, rounding=rounding.MATMUL),
 )  # fmt: skip

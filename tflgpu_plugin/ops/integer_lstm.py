@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import SHORT, Array, Refusal, Tensor, quantization
+from tflgpu_plugin.ir import INT16, Array, Refusal, Tensor, quantization
 from tflgpu_plugin.ops.quantized import factors
 
 GATE_STEPS = 1 << 12  # of gates, before their functions
@@ -35,7 +35,7 @@ def refuse(layer: Layer, hidden: Sequence[float]) -> Refusal | None:
     """Refuses layers that hosts do not compute in these integers, and such of which float32 cannot
     hold the sums. `hidden` is as in `stored`."""
     output, state = layer.output, layer.state
-    if {layer.x.dtype, output.dtype, layer.y.dtype} != {"i8"} or state.dtype != SHORT:
+    if {layer.x.dtype, output.dtype, layer.y.dtype} != {"i8"} or state.dtype != INT16:
         said = "An LSTM in 8 bits needs int8 values and an output state of int8, and a cell state "
         return Refusal("dtype.unsupported", f"{said}of int16.")
     if not quantization.alike(output, layer.y):

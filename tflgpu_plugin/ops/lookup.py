@@ -23,8 +23,8 @@ from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Target, quantization
 from tflgpu_plugin.ir.quantization import fixed_point
 from tflgpu_plugin.ops.elementwise import lower_pair, shapes
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering
-from tflgpu_plugin.ops.quantized_short import MAX_INT16, MIN_INT16, power_of_two
-from tflgpu_plugin.ops.table import GATE, Op, Short, same_shape
+from tflgpu_plugin.ops.quantized_int16 import MAX_INT16, MIN_INT16, power_of_two
+from tflgpu_plugin.ops.table import GATE, Int16, Op, same_shape
 
 COUNT = 1 << 16
 STEPS = 512  # of the hosts' tables over the range of int16
@@ -37,9 +37,9 @@ RAISED = (
 Single = np.float32
 
 
-def tabled(table: Callable[[Graph, Node], Array]) -> Short:
+def tabled(table: Callable[[Graph, Node], Array]) -> Int16:
     """Returns the trait of a row whose results over int16 are in this table."""
-    return Short("table", table=table)
+    return Int16("table", table=table)
 
 
 def numbers() -> Array:

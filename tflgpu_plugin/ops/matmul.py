@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from math import prod
 
-from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, ShapeError, Target, short
+from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, ShapeError, Target, is_int16
 from tflgpu_plugin.ops import rounding, wide_total
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import broadcast
 from tflgpu_plugin.ops.fully_connected import KEPT
 from tflgpu_plugin.ops.lowering import WORKGROUP, Access, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES, vector_strides
-from tflgpu_plugin.ops.table import Op, Short, unplanned
+from tflgpu_plugin.ops.table import Int16, Op, unplanned
 
 ROWS = 4  # per thread
 AHEAD = 2  # depth slices that a GPU thread loads at once
@@ -56,7 +56,8 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     beyond the kernel's rank."""
     a, b = node.operand(), node.operand(1)
     rank, dense = len(steps.shape(a)), steps.data(b) is not None and len(steps.shape(b)) == 2
-    dense = dense and not short(steps.editor.tensors[node.outputs[0]])  # multiplied digit by digit
+    # Products of int16 are computed digit by digit, not as a layer.
+    dense = dense and not is_int16(steps.editor.tensors[node.outputs[0]])
     swap = bool(node.attributes.get("transpose_a"))
     joined = max(rank, len(steps.shape(b))) > MAX_AXES
     if not (swap or joined or (dense and rank <= KEPT)):
@@ -141,5 +142,5 @@ ATTRIBUTES = "transpose_a transpose_b"
 OPS = (
     Op("matmul", refuse, shapes, lower, "accumulate", work=_work, kind="product", fuses=True,
        operands="xx", decompose=decompose, accumulates=False, rounding=rounding.MATMUL,
-       short=Short("product", wide_total.refuse_product)),
+       int16=Int16("product", wide_total.refuse_product)),
 )  # fmt: skip

@@ -29,7 +29,7 @@ from tflgpu_plugin.ops.reduce_forms import (
     Reduced,
     Reduction,
 )  # fmt: skip
-from tflgpu_plugin.ops.table import AVERAGED, MOVED, Op, Rounding, Short
+from tflgpu_plugin.ops.table import AVERAGED, MOVED, Int16, Op, Rounding
 from tflgpu_plugin.ops.unary import LIMITS
 from tflgpu_plugin.ops.window import Span
 
@@ -208,7 +208,7 @@ def _parts(graph: Graph, node: Node) -> tuple[float, ...]:
     return (rounding.WEIGHTS if 4 * max(counts) <= rounding.WEIGHTS else 1.0,)
 
 
-def _refuse_short(graph: Graph, node: Node) -> Refusal | None:
+def _refuse_int16(graph: Graph, node: Node) -> Refusal | None:
     """Refuses averages of int16 over so many pixels that float32 cannot tell all ties apart."""
     counts = [prod(lengths) for lengths in product(*map(_lengths, _spans(graph, node)))]
     if lcm(*counts) <= MAX_INT16_AREA:
@@ -230,7 +230,7 @@ ATTRIBUTES = {
 OPS = (
     Op("average_pool_2d", refuse, shapes, FORMS, "reduction", work=_work, kind="window", fuses=True,
        accumulates=False, errors=AVERAGED, same_quantization=True, averages=_averages,
-       rounding=Rounding(_parts, stored=True), short=Short("average", _refuse_short)),
+       rounding=Rounding(_parts, stored=True), int16=Int16("average", _refuse_int16)),
     Op("max_pool_2d", refuse, shapes, FORMS, "exact", work=_work, kind="window", fuses=True,
        keeps="first", errors=MOVED),
     Op("root_mean_square_pool_2d", refuse, shapes, lower_decomposed, "reduction", work=_work,

@@ -24,7 +24,7 @@ from tflgpu_plugin.ir.refusal import Refusal
 from tflgpu_plugin.ir.symbolic import symbolic
 from tflgpu_plugin.ir.target import Target
 from tflgpu_plugin.ir.types import type_name
-from tflgpu_plugin.ops import quantized, quantized_short
+from tflgpu_plugin.ops import quantized, quantized_int16
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
@@ -78,7 +78,7 @@ def refuse_quantize(graph: Graph, node: Node, target: Target) -> Refusal | None:
         held = type_name(wide[0].dtype)
         said = f"Tensor {wide[0].name!r} holds {held} values without a scale for all."
         return Refusal("quantization.missing", said)
-    if not (quantization.real(result) or (result in wide and quantization.short(source))):
+    if not (quantization.real(result) or (result in wide and quantization.is_int16(source))):
         types = f"{type_name(source.dtype)} to {type_name(result.dtype)}"
         said = f"Quantizing {types} is not supported; use int8 or uint8."
         return Refusal("dtype.unsupported", said)
@@ -247,5 +247,5 @@ OPS = (
        types=("f32", "bool", "i32", BFLOAT16, COMPLEX), kind="elementwise", follows="elementwise",
        decompose=decompose_cast, converts=True, stored=True, meaning=converted),
     *quantized.ROWS,
-    *quantized_short.ROWS,
+    *quantized_int16.ROWS,
 )  # fmt: skip

@@ -235,9 +235,9 @@ def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
     fractions, shifts = fixed_point(np.array(factors, np.float64))
     if shifts[0] > 0:
         return None
-    short = np.minimum((fractions + SHORT_UNIT) // (2 * SHORT_UNIT), SHORT_UNIT - 1)
+    rounded = np.minimum((fractions + SHORT_UNIT) // (2 * SHORT_UNIT), SHORT_UNIT - 1)
     left = min(shifts[1], 2 * SHORT_SHIFT + 2)  # a larger shift saturates all numbers alike
-    return (*map(float, (x, short[0], -shifts[0], short[1], left)), *levels)
+    return (*map(float, (x, rounded[0], -shifts[0], rounded[1], left)), *levels)
 
 
 def factor_numbers(unit: float, factor: float, result: float) -> Numbers:

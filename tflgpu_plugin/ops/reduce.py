@@ -27,7 +27,7 @@ from tflgpu_plugin.ops.reduce_forms import (
     alternations,
     reduced_axes,
 )  # fmt: skip
-from tflgpu_plugin.ops.table import AVERAGED, Op, Short, elements
+from tflgpu_plugin.ops.table import AVERAGED, Int16, Op, elements
 
 MAX_MEANT = 46_341  # integers: as many remainders of a division by this number add up within int32
 
@@ -159,7 +159,7 @@ MEANINGS: Mapping[str, Numpy] = {
 }  # fmt: skip
 
 
-def refuse_short(graph: Graph, node: Node) -> Refusal | None:
+def refuse_int16(graph: Graph, node: Node) -> Refusal | None:
     """Refuses means and sums of int16 that may exceed int32, in which hosts compute them."""
     shape = graph.shape(node.operand())
     if prod(shape[axis] for axis in reduced_axes(graph, node)) < 1 << 16:
@@ -183,8 +183,8 @@ ATTRIBUTES = "keep_dims! saturates unchecked"
 OPS = (
     # Errors of either sign average out, also in a sum, which is n times the mean.
     replace(_row("mean", errors=AVERAGED, decompose=decompose_mean, averages=_averages,
-                 short=Short("mean", refuse_short)), refuse=refuse_mean, types=("f32", "i32")),
-    _row("reduce_sum", errors=AVERAGED, short=Short("sum", refuse_short, bytes=True)),
+                 int16=Int16("mean", refuse_int16)), refuse=refuse_mean, types=("f32", "i32")),
+    _row("reduce_sum", errors=AVERAGED, int16=Int16("sum", refuse_int16, bytes=True)),
     *(_row(name, errors=AVERAGED) for name in ("reduce_sum_square", "reduce_mean_square")),
     *(_row(name, "exact", same_quantization=True) for name in ("reduce_max", "reduce_min")),
     replace(_row("reduce_prod", stored=True, decompose=wide_product.decompose),

@@ -12,7 +12,7 @@ from tflgpu_plugin.ops.forms import Form, Forms, always
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, WORKGROUP, Kernel, Lowering
 from tflgpu_plugin.ops.movement import MAX_AXES
 from tflgpu_plugin.ops.reduce_forms import exchanges, lanes
-from tflgpu_plugin.ops.table import Op, Short, elements, same_shape
+from tflgpu_plugin.ops.table import Int16, Op, elements, same_shape
 
 HELD = 8  # vec4 of a row that a thread keeps in registers, on GPUs
 MAX_CHANNELS = MAX_LOOP_ROUNDS * WORKGROUP * 4  # channels that a workgroup covers in one loop
@@ -115,7 +115,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     return True
 
 
-def refuse_short(graph: Graph, node: Node) -> Refusal | None:
+def refuse_int16(graph: Graph, node: Node) -> Refusal | None:
     """Refuses int16 of more axes than the kernels take, or rows whose sums may exceed int32."""
     shape = graph.shape(node.operand())
     if len(shape) <= MAX_AXES and shape[-1] < 1 << 16:
@@ -129,6 +129,6 @@ OPS = (
     Op(
         "softmax", refuse, same_shape, FORMS, "transcendental", work=elements(4), kind="reduction",
         fuses=True, decompose=decompose, accumulates=False, follows="last",
-        short=Short("shares", refuse_short),
+        int16=Int16("shares", refuse_int16),
     ),
 )  # fmt: skip

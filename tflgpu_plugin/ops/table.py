@@ -89,9 +89,9 @@ class Rounding(NamedTuple):
     factor: Callable[[Graph, Node], tuple[float, float] | None] | None = None
 
 
-class Short(NamedTuple):
+class Int16(NamedTuple):
     """How hosts compute an op over quantized int16. `rewrite`: the name of the rewrite that makes
-    its nodes (see `passes.quant.short`; empty: only `quantize` does). `refuse(graph, node)` returns
+    its nodes (see `passes.quant.int16`; empty: only `quantize` does). `refuse(graph, node)` returns
     the refusal of a node that the hosts' arithmetic or ours does not take. `table(graph, node)`
     returns the hosts' results for all int16 numbers, as stored numbers (see `ops.lookup`).
     `bytes`: the same holds for 8 bits."""
@@ -218,7 +218,7 @@ class Op:
     # quantize(graph, node, levels) returns the node that computes a result with these levels from
     # stored numbers as hosts do, None where there is none.
     quantize: Callable[[Graph, Node, Levels], Node | None] | None = None
-    short: Short | None = None
+    int16: Int16 | None = None
     # It computes with the stored numbers of 8 and 16 bits, whatever their scale (see
     # `ops.stored_numbers`).
     stored: bool = False

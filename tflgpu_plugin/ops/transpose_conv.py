@@ -191,6 +191,6 @@ ATTRIBUTES = "strides[2]! padding[4]!=same|valid dilations[2] activation"
 OPS = (
     Op("transpose_conv", _refuse, _shapes, _lower, "accumulate", work=work_back, kind="product",
        fuses=True, decompose=decompose, weights=Weights(spreads=True),
-       short=wide_total.layers(0), accumulates=False,
+       int16=wide_total.layers(0), accumulates=False,
        rounding=rounding.LAYER, operands="xx??"),
 )  # fmt: skip

@@ -80,7 +80,7 @@ def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = F
 def decompose_gelu(steps: Decomposition, node: Node) -> bool:
     """Replaces an approximate gelu by `gelu_tanh`, except over int16, which has a table."""
     tensors = (steps.editor.tensors[t] for t in (node.operand(), node.outputs[0]))
-    if not node.attributes.get("approximate") or all(map(quantization.short, tensors)):
+    if not node.attributes.get("approximate") or all(map(quantization.is_int16, tensors)):
         return False
     steps.last("gelu_tanh", node.inputs[0])
     return True
@@ -188,20 +188,20 @@ OPS = (
     row("square", "elementwise", whole="v * v", checked=True, meaning=np.square),
     row("cube", "elementwise", whole="v * v * v", checked=True, meaning=cubed, inexact=True),
     row("shrink", "elementwise"),
-    row("sqrt", "function", short=lookup.root, meaning=np.sqrt),
+    row("sqrt", "function", int16=lookup.root, meaning=np.sqrt),
     row("reciprocal", "function", meaning=inverse),
     *(row(name, "function") for name in FUNCTION),
-    row("rsqrt", "function", quantize=quantized.inverse_root, short=lookup.inverse_root),
-    row("log", "function", errors=RELATIVE, short=lookup.log, decompose=decompose_log),
-    row("tanh", "function", errors=BOUNDED, short=lookup.tanh),
-    row("logistic", errors=BOUNDED, short=lookup.logistic),
+    row("rsqrt", "function", quantize=quantized.inverse_root, int16=lookup.inverse_root),
+    row("log", "function", errors=RELATIVE, int16=lookup.log, decompose=decompose_log),
+    row("tanh", "function", errors=BOUNDED, int16=lookup.tanh),
+    row("logistic", errors=BOUNDED, int16=lookup.logistic),
     row("hard_sigmoid", errors=BOUNDED),
     *(row(name, errors=GATE) for name in ("elu", "selu", "celu", "swish")),
     row("hard_swish", errors=GATE, quantize=quantized.hard_swish),
     *(row(name, errors=GATE) for name in ("softplus", "mish", "gelu_tanh")),
-    row("exp", short=lookup.exp),
+    row("exp", int16=lookup.exp),
     *(row(name) for name in ("sinh", "cosh")),
-    row("gelu", errors=GATE, short=lookup.gelu, decompose=decompose_gelu),
+    row("gelu", errors=GATE, int16=lookup.gelu, decompose=decompose_gelu),
     # These change the type, so they cannot be fused into another op.
     row("is_nan", "exact", ("f32", "bool"), as_epilogue=None),
     row("is_infinite", "exact", ("f32", "bool"), as_epilogue=None),

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, short
+from tflgpu_plugin.ir import Array, Graph, Node, Refusal, Shape, Target, is_int16
 from tflgpu_plugin.ir.quantization import (
     EXACT_INTEGERS,
     along,
@@ -35,7 +35,7 @@ from tflgpu_plugin.ir.quantization import (
 )
 from tflgpu_plugin.ops.lowering import Kernel, Lowering
 from tflgpu_plugin.ops.quantized import row
-from tflgpu_plugin.ops.table import Op, Short
+from tflgpu_plugin.ops.table import Int16, Op
 
 SIZE = 16  # bits of a number
 DIGITS = (8, 4)  # bits that a digit may have, fewest digits first
@@ -111,7 +111,7 @@ def refuse_layer(graph: Graph, node: Node, axis: int) -> Refusal | None:
     """Layers over int16 with constant weights of int8 and, if any, a constant bias, whose sums can
     be computed exactly."""
     held = graph.tensors[node.operand(1)]
-    if held.data is None or not quantized(held) or short(held):
+    if held.data is None or not quantized(held) or is_int16(held):
         said = f"A layer over int16 needs constant weights of int8: {held.name!r} are others."
         return Refusal("constant.required", said)
     bias = node.inputs[2] if len(node.inputs) > 2 else None
@@ -143,7 +143,7 @@ def product_rows(graph: Graph, node: Node) -> Array | None:
 def refuse_product(graph: Graph, node: Node) -> Refusal | None:
     """Products of two int16 matrices, whose sums can be computed exactly."""
     operands = [graph.tensors[node.operand(k)] for k in (0, 1)]
-    if not all(map(short, operands)):
+    if not all(map(is_int16, operands)):
         said = "A product of int16 needs two matrices of int16."
         return Refusal("dtype.mismatch", said)
     depth = operands[0].shape[-2 if node.attributes.get("transpose_a") else -1]
@@ -153,10 +153,10 @@ def refuse_product(graph: Graph, node: Node) -> Refusal | None:
     return None
 
 
-def layers(axis: int) -> Short:
+def layers(axis: int) -> Int16:
     """Returns the trait of a row for its layers over int16; `axis` is that of the outputs in the
     weights."""
-    return Short("layer", partial(refuse_layer, axis=axis))
+    return Int16("layer", partial(refuse_layer, axis=axis))
 
 
 def shapes(graph: Graph, node: Node) -> list[Shape]:

@@ -10,15 +10,15 @@ import numpy as np
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import (
     FOLDED,
-    SHORT,
+    INT16,
     Array,
     Graph,
     Node,
     Quantization,
     Tensor,
+    is_int16,
     merged,
     quantization,
-    short,
 )  # fmt: skip
 from tflgpu_plugin.ops.table import BIAS
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -124,8 +124,8 @@ def _values(graph: Graph, tensors: dict[int, Tensor]) -> None:
     stored. An op that has int16 among its types takes the stored numbers."""
     made = (n for n in graph.nodes if n.op not in ("", FOLDED))
     readers = [n for n in made if ops.quantizes(n) != "from"]
-    whole = {t for n in readers if SHORT in ops.rows()[n.op].types for t in n.reads}
-    whole = {t for t in whole if graph.tensors[t].dtype == SHORT}
+    whole = {t for n in readers if INT16 in ops.rows()[n.op].types for t in n.reads}
+    whole = {t for t in whole if graph.tensors[t].dtype == INT16}
     for index in {t for node in readers for t in node.reads} - whole - set(graph.outputs):
         tensor = tensors[index]
         if quantization.real(tensor) and tensor.data is not None:
@@ -141,7 +141,7 @@ def _with_bias(e: Rewriter, node: Node, made: dict[tuple[object, ...], int]) -> 
     x, weights, bias = (*node.inputs, None, None)[:3]
     if ops.bias(node) is None or x is None or weights is None or bias is None:
         return node
-    if short(e.tensors[x]):  # float32 cannot hold it
+    if is_int16(e.tensors[x]):  # float32 cannot hold it
         return node
     tensor, scales = e.tensors[bias], _scales(e, x, weights)
     if tensor.dtype != "i32" or tensor.data is None or scales is None:

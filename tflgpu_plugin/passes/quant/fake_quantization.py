@@ -26,7 +26,7 @@ from tflgpu_plugin.ir import (
 from tflgpu_plugin.ops import quantization as quantize
 from tflgpu_plugin.ops.quantized import times, times_once
 from tflgpu_plugin.ops.reduce_forms import reduced_axes
-from tflgpu_plugin.passes.quant import requantize, short
+from tflgpu_plugin.passes.quant import int16, requantize
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 EVERYTHING = (-inf, inf)
@@ -63,7 +63,7 @@ class _Simulation:
                 epilogue = epilogue[:-1]
             levels = _limited(self.graph.tensors[wanted[0]], limits or EVERYTHING)
             plain = replace(node, epilogue=epilogue)
-            if (nodes := short.rewritten(self.e, self.graph, plain, levels)) is not None:
+            if (nodes := int16.rewritten(self.e, self.graph, plain, levels)) is not None:
                 return nodes
             layer = self._layer(plain, levels) if ops.weights(node) else self._mean(plain, levels)
             rule = ops.rows()[node.op].quantize

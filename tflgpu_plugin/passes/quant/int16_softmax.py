@@ -9,7 +9,7 @@ import numpy as np
 
 from tflgpu_plugin.ir import Array, Graph, Levels, Node, Tensor, quantization
 from tflgpu_plugin.ops import lookup, wide_total
-from tflgpu_plugin.ops.quantized_short import MAX_INT16
+from tflgpu_plugin.ops.quantized_int16 import MAX_INT16
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 RANGE = 10.0 / 65535.0  # of the hosts' exponentials, in a difference of 1

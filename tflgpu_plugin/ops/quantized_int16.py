@@ -8,7 +8,7 @@ from math import log2
 
 import numpy as np
 
-from tflgpu_plugin.ir import Graph, Levels, Node, Refusal, short
+from tflgpu_plugin.ir import Graph, Levels, Node, Refusal, is_int16
 from tflgpu_plugin.ir.quantization import FACTOR_UNIT, levels as levels_of, scales
 from tflgpu_plugin.ops import quantized
 from tflgpu_plugin.ops.quantized import Numbers
@@ -25,7 +25,7 @@ def by_size(of_16_bits: Rule, of_8_bits: Rule | None = None) -> Rule:
     """Returns the rule of a row for results of 16 and of 8 bits."""
 
     def rule(graph: Graph, node: Node, levels: Levels) -> Node | None:
-        if short(graph.tensors[node.outputs[0]]):
+        if is_int16(graph.tensors[node.outputs[0]]):
             return of_16_bits(graph, node, levels)
         return of_8_bits(graph, node, levels) if of_8_bits else None
 
