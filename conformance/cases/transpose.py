@@ -48,7 +48,7 @@ def turned(name: str, shape: tuple[int, ...], perm: tuple[int, ...], dtype: str 
 
 def joined(name: str, shape: tuple[int, ...], *steps: View) -> NodeCase:
     """Returns a case of several views in sequence, over a fed value."""
-    view = views.whole(shape)
+    view = views.identity(shape)
     for step in steps:
         found = view.then(step)
         assert found is not None, f"{name} is no view"
@@ -73,8 +73,8 @@ JOINED = [
         (2, 3, 5, 24),
         replace(views.transposed((30, 2, 3, 4), (0, 2, 1, 3)), shape=(2, 3, 5, 24)),
     ),
-    joined("flat_to_image", (240,), replace(views.whole((240,)), shape=(2, 3, 5, 8))),
-    joined("image_to_flat", (2, 3, 5, 8), replace(views.whole((240,)), shape=(240,))),
+    joined("flat_to_image", (240,), replace(views.identity((240,)), shape=(2, 3, 5, 8))),
+    joined("image_to_flat", (2, 3, 5, 8), replace(views.identity((240,)), shape=(240,))),
     joined(
         "turned_and_padded",
         (2, 3, 5, 6),

@@ -153,7 +153,7 @@ def sensitivities(
     outputs: tuple[int, ...] = (), wide: tuple[int, ...] = (),
 ) -> dict[int, float]:  # fmt: skip
     """Returns the sensitivities of a graph from tensor 0 to the output of the last node."""
-    tensors = {t: Tensor(str(t), shape, wide=t in wide) for t, shape in shapes.items()}
+    tensors = {t: Tensor(str(t), shape, keep_f32=t in wide) for t, shape in shapes.items()}
     tensors |= {t: Tensor(str(t), data.shape, data=data) for t, data in constants.items()}
     ends = outputs or (nodes[-1].outputs if nodes else (0,))
     return error_sensitivity.sensitivities(Graph(tensors, nodes, (0,), ends))

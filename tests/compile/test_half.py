@@ -124,13 +124,13 @@ def test_sums_stay_float32() -> None:
     assert any(stored(plan, "y")) and stored(plan, "out") == [False]
 
 
-def normalised(states: tuple[tuple[int, int], ...] = (), wide: bool = False) -> Graph:
+def normalised(states: tuple[tuple[int, int], ...] = (), keep_f32: bool = False) -> Graph:
     """Returns the graph x -> softmax a -> a + s -> softmax; tensor 2 is s, tensor 3 the sum."""
     n = Net()
     a = n.op("softmax", n.input((1, 8, 8, 8)), beta=1.0)
     s = n.tensor((1, 8, 8, 8)) if states else n.input((1, 8, 8, 8))
     total = n.op("add", a, s, activation="none")
-    n.tensors[total] = replace(n.tensors[total], wide=wide)
+    n.tensors[total] = replace(n.tensors[total], keep_f32=keep_f32)
     return n.graph(n.op("softmax", total, beta=1.0), states=states)
 
 
@@ -141,7 +141,7 @@ def test_state_and_steps_inside_of_ops_stay_float32(monkeypatch: pytest.MonkeyPa
     for graph, half in (
         (normalised(), True),
         (normalised(((2, 3),)), False),
-        (normalised(wide=True), False),
+        (normalised(keep_f32=True), False),
     ):
         plan = compiler.compile(graph, HALF)
         assert any(stored(plan, "out")) is half  # the sum, made by the first softmax

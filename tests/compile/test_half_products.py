@@ -121,7 +121,7 @@ def test_what_is_known_of_no_layer_is_multiplied_in_float32(
 def test_what_a_logarithm_is_taken_of_is_multiplied_in_float32() -> None:
     graph = layers(last="log")
     assert set(added(compiler.compile(graph, NATIVE))) == {"float"}
-    wide = {**graph.tensors, 6: replace(graph.tensors[6], wide=True)}
+    wide = {**graph.tensors, 6: replace(graph.tensors[6], keep_f32=True)}
     assert added(compiler.compile(replace(layers(), tensors=wide), NATIVE))[-1] == "float"
 
 

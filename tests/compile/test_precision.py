@@ -73,7 +73,7 @@ def lowering(
 )
 def test_bytes_are_read_four_at_once_everywhere(views: tuple[int, ...], stored: bool) -> None:
     given = constant(np.int16([-5, 5]))
-    found = precision.whole(lowering(*((given, view, "r") for view in views)))
+    found = precision.byte_constants(lowering(*((given, view, "r") for view in views)))
     assert found == ({given.key: -5.0} if stored else {})
 
 
@@ -150,13 +150,13 @@ def test_what_a_logarithm_is_taken_of(given: Graph, found: set[int]) -> None:
 def test_tensors_that_stay_float32() -> None:
     tensors = {k: Tensor(str(k), SHAPE) for k in range(8)}
     tensors[2] = Tensor("numbers", SHAPE, "i32")
-    tensors[3] = Tensor("wide", SHAPE, wide=True)
+    tensors[3] = Tensor("wide", SHAPE, keep_f32=True)
     tensors[4] = Tensor("constant", SHAPE, "i32", np.zeros(SHAPE, np.int32))
     tensors[5] = Tensor("yes or no", SHAPE, "bool")
     nodes = (Node(0, "add", (0, 6), (7,)),)
     made = Graph(tensors, nodes, (0,), (1,), ((6, 7),))
-    assert precision.wide_tensors(made, set()) == {0, 1, 2, 3, 6, 7}
-    assert precision.wide_tensors(made, {5, 4}) == {0, 1, 2, 3, 5, 6, 7}
+    assert precision.float32_tensors(made, set()) == {0, 1, 2, 3, 6, 7}
+    assert precision.float32_tensors(made, {5, 4}) == {0, 1, 2, 3, 5, 6, 7}
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_what_they_become() -> None:
     assert steps[1].attributes["numbers"] == (1.0, 2.0**15, 0.0, -4.0, 8.0)
     for tensor in (4, 91, steps[0].outputs[0], *made.nodes[4].reads[:1]):
         held = made.tensors[tensor]
-        assert (held.dtype, held.quantization, held.wide) == ("i16", NUMBERS, True)
+        assert (held.dtype, held.quantization, held.keep_f32) == ("i16", NUMBERS, True)
     assert made.tensors[4].variable and not made.tensors[91].variable
     product, total = made.nodes[9], made.nodes[12]
     (times,) = (node for node in made.nodes if node.outputs[0] == product.inputs[1])

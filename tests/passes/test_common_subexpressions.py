@@ -63,7 +63,7 @@ def test_others_stay(form: str) -> None:
     graph = n.graph(*ends)
     tensors = dict(graph.tensors)
     if form == "type":
-        tensors[made[1]] = replace(tensors[made[1]], wide=True)
+        tensors[made[1]] = replace(tensors[made[1]], keep_f32=True)
     if form == "host":
         tensors[made[1]] = replace(tensors[made[1]], host_dtype="f64")
     if form == "quantized":

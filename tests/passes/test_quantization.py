@@ -255,7 +255,7 @@ def test_whole_weights_lie_in_bytes() -> None:
         constant = low.constant(
             1, "rows", vectors=3, pack=lambda data: np.asarray(data, np.float32), half=True
         )
-        (start,) = precision.whole(launched(low, constant)).values()
+        (start,) = precision.byte_constants(launched(low, constant)).values()
         (stored,) = precision.bytes_from(constant.pack, start)
         assert stored.dtype == np.uint8 and stored.nbytes == constant.vectors * 4
         np.testing.assert_array_equal(stored + start, weights)
@@ -264,7 +264,7 @@ def test_whole_weights_lie_in_bytes() -> None:
 def test_what_is_read_one_by_one_stays_in_float32() -> None:
     low = Lowering(layer_of(np.ones((3, 4), np.int16)), Target())
     constant = low.constant(1, vectors=3, pack=lambda data: data, half=True)
-    assert precision.whole(launched(low, constant, view=1)) == {}
+    assert precision.byte_constants(launched(low, constant, view=1)) == {}
 
 
 def layer_of(weights: Array) -> Graph:

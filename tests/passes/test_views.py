@@ -42,7 +42,7 @@ def reshaped(rng: Rng, x: Array) -> tuple[View, Array]:
         else:
             inner = int(rng.choice([n for n in range(1, shape[at] + 1) if shape[at] % n == 0]))
             shape[at : at + 1] = [shape[at] // inner, inner]
-    return views.whole(tuple(shape)), x.reshape(shape)
+    return views.identity(tuple(shape)), x.reshape(shape)
 
 
 def cut(rng: Rng, x: Array) -> tuple[View, Array]:
@@ -111,7 +111,7 @@ def test_chains(seed: int) -> None:
     rng, joined, tried = np.random.default_rng(100 + seed), 0, 0
     for _ in range(150):
         x = numbered(random_shape(rng))
-        whole, values = views.whole(x.shape), x
+        whole, values = views.identity(x.shape), x
         for _ in range(int(rng.integers(2, 6))):
             step, wanted = MOVES[rng.integers(len(MOVES))](rng, values)
             if wanted.size > 4000:
@@ -150,11 +150,11 @@ def test_moves_of_blocks_are_one_view() -> None:
     x = numbered((2, 4, 6, 8))
     parts = views.transposed((2, 4, 6, 2, 2, 2), (0, 1, 3, 2, 4, 5))
     wanted = x.reshape(2, 4, 6, 2, 2, 2).transpose(0, 1, 3, 2, 4, 5).reshape(2, 8, 12, 2)
-    joined = views.whole(x.shape).then(parts)
+    joined = views.identity(x.shape).then(parts)
     assert joined is not None and len(joined.simple.axes) == 4
     np.testing.assert_array_equal(joined.of(x).reshape(wanted.shape), wanted)
     back = joined.then(views.transposed((2, 4, 2, 6, 2, 2), (0, 1, 3, 2, 4, 5)))
-    assert back is not None and back.simple.whole
+    assert back is not None and back.simple.contiguous
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,13 @@ def test_moves_of_blocks_are_one_view() -> None:
         (views.padded((3, 4), [(1, 2), (0, 3)]), views.region((6, 7), (1, 0), (3, 4)), True),
         (views.padded((3, 4), [(1, 2), (0, 3)]), views.region((6, 7), (1, 0), (3, 5)), False),
         (views.region((5,), (4,), (5,), (-1,)), views.region((5,), (4,), (5,), (-1,)), True),
-        (views.whole((1, 6)), views.whole((6, 1)), True),
-        (views.whole((6,)), views.region((6,), (1,), (5,)), False),
+        (views.identity((1, 6)), views.identity((6, 1)), True),
+        (views.identity((6,)), views.region((6,), (1,), (5,)), False),
     ],
 )
 def test_what_goes_back_is_whole(first: View, second: View, whole: bool) -> None:
     joined = first.then(second)
-    assert joined is not None and joined.whole == whole
+    assert joined is not None and joined.contiguous == whole
 
 
 def test_other_pad_values_stay_apart() -> None:

@@ -44,10 +44,10 @@ def assembly(graph: Graph, target: Target, trace: Trace | None = None) -> Assemb
 
 @dataclass
 class Assembly:
-    """Turns recorded launches into a Plan. `whole` is the graph before passes, with the plan's
+    """Turns recorded launches into a Plan. `original` is the graph before passes, with the plan's
     ports."""
 
-    whole: Graph
+    original: Graph
     graph: Graph
     low: Lowering
     buffers: list[Buffer] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Assembly:
     products: dict[int, int] = field(default_factory=dict)  # see `half_products.chosen`
     powers: dict[object, int] = field(default_factory=dict)  # see `half_products.chosen`
     levels: dict[object, Level] = field(default_factory=dict)  # see `byte_storage.levels`
-    lows: dict[object, float] = field(default_factory=dict)  # see `precision.whole`
+    lows: dict[object, float] = field(default_factory=dict)  # see `precision.byte_constants`
     trace: Trace | None = None
     words: list[tuple[int, Any]] = field(default_factory=list)  # see `Template`
     symbolic_constants: dict[object, int] = field(default_factory=dict)  # vec4 in UNIFORMS
@@ -76,7 +76,7 @@ class Assembly:
         self.levels = byte_storage.levels(self.low, self._memory)
         if target.half and target.halves != "never":
             self._choose_halves(sizes)
-        self.lows = precision.whole(self.low)
+        self.lows = precision.byte_constants(self.low)
         for names, share in ((self.halves, 2), (self.levels, 4)):
             for tensor in names:
                 if isinstance(tensor, int):
@@ -104,9 +104,9 @@ class Assembly:
             tuple(self.weights.values()),
             bytes(blocks).ljust(self.buffers[UNIFORMS].bytes, b"\0"),
             tuple(dispatches),
-            tuple(self._port("input", t) for t in self.whole.inputs),
-            tuple(self._port("output", t) for t in self.whole.outputs),
-            tuple(self._port("state", before) for before, _ in self.whole.states),
+            tuple(self._port("input", t) for t in self.original.inputs),
+            tuple(self._port("output", t) for t in self.original.outputs),
+            tuple(self._port("state", before) for before, _ in self.original.states),
             sum(life.size for life in alive.values()) * VECTOR,
             memory.lower_bound(alive) * VECTOR,
         )
@@ -154,13 +154,13 @@ class Assembly:
     def _half(self, source: Source) -> bool:
         return bool(self.halves) and precision.key(self._memory(source)) in self.halves
 
-    def _whole(self, source: Source) -> bool:
+    def _is_int32(self, source: Source) -> bool:
         """Whether the values of a source are stored as int32."""
         if isinstance(source, int):
             tensor = self.low.copied.get(source, source)
             own = tensor >= 0 and is_integer(self.graph.tensors[tensor])
             return own or tensor in self.low.integers
-        return isinstance(source, Constant) and source.whole
+        return isinstance(source, Constant) and source.int32
 
     def _low(self, source: Source) -> float | None:
         """Returns the integer that a byte of 0 stands for; None unless stored in bytes."""
@@ -205,12 +205,12 @@ class Assembly:
     def _place_raw(self) -> None:
         """Adds a buffer for every port, also for inputs that no kernel reads."""
         shared = self.low.shared
-        ports = [Raw("input", tensor) for tensor in self.whole.inputs if tensor not in shared]
-        ports += [Raw("output", tensor) for tensor in self.whole.outputs]
-        ports += [Raw("state", before) for before, _ in self.whole.states]
+        ports = [Raw("input", tensor) for tensor in self.original.inputs if tensor not in shared]
+        ports += [Raw("output", tensor) for tensor in self.original.outputs]
+        ports += [Raw("state", before) for before, _ in self.original.states]
         for raw in ports:
             if raw not in self.raw:
-                size = paired(self.whole.tensors[raw.tensor]).bytes
+                size = paired(self.original.tensors[raw.tensor]).bytes
                 if size > self.low.target.storage_bytes and (node := self._at_port(raw)):
                     self._refuse_size(size, node)
                 self.raw[raw] = self._buffer(raw.role, size)
@@ -266,9 +266,9 @@ class Assembly:
             return
         assert source.data is not None
         numbers, size = source.data.reshape(-1), source.vectors * VECTOR
-        start, kind = self.buffers[UNIFORMS].bytes, "i32" if source.whole else "f32"
+        start, kind = self.buffers[UNIFORMS].bytes, "i32" if source.int32 else "f32"
         packed = Weight((), UNIFORMS, 0, size, source.pack).image()
-        places = packed.view(np.int32 if source.whole else np.float32).astype(np.int64)
+        places = packed.view(np.int32 if source.int32 else np.float32).astype(np.int64)
         found = ((4 * k, numbers[n - 1]) for k, n in enumerate(places) if n)
         self.words += [(start + at, Word(number, kind)) for at, number in found]
         self.symbolic_constants[source.key] = start // VECTOR
@@ -348,7 +348,7 @@ class Assembly:
                 native=self._half(source) and self.low.target.halves == "native",
                 bytes=self._low(source) is not None,
                 levels=self._level(source) is not None,
-                whole=self._whole(source),
+                int32=self._is_int32(source),
                 zeros=self.buffers[buffer].zeros > 0
                 and (self._is_zero(source) or byte_storage.is_raw(self.low, operand, source)),
                 pads=not self._is_zero(source) and byte_storage.is_raw(self.low, operand, source),
@@ -377,11 +377,11 @@ class Assembly:
         return ALL_LANES
 
     def _port(self, role: str, tensor: int) -> Port:
-        value, buffer = paired(self.whole.tensors[tensor]), self.raw[Raw(role, tensor)]
+        value, buffer = paired(self.original.tensors[tensor]), self.raw[Raw(role, tensor)]
         port = Port(tensor, value.name, value.shape, value.port_dtype, buffer, value.bytes)
-        if role != "output" or (told := self.whole.tensors[tensor].counted) is None:
+        if role != "output" or (told := self.original.tensors[tensor].counted) is None:
             return port
-        return replace(port, counted=(told[0], self.whole.outputs.index(told[1])))
+        return replace(port, counted=(told[0], self.original.outputs.index(told[1])))
 
 
 def _plain(key: tuple[object, ...]) -> tuple[object, ...]:

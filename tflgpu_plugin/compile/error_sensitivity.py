@@ -57,7 +57,7 @@ class Walk:
     def __post_init__(self) -> None:
         self.producers = self.graph.producers()
         means = [node for node in self.graph.nodes if ops.traits(node.op).errors.averages]
-        inside = [node for node in means if self.graph.tensors[node.outputs[0]].wide]
+        inside = [node for node in means if self.graph.tensors[node.outputs[0]].keep_f32]
         inside += [node for node in self.graph.nodes if ops.traits(node.op).errors.normalizes]
         self.normalized = {tensor for node in inside for tensor in node.reads}
 

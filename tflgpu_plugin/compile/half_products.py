@@ -68,7 +68,7 @@ def chosen(
     scales its weights. Weights are scaled for all launches that read them, or for none."""
     both = {k: w for k, (x, w) in found.items() if x in stored and w.key in stored}
     outputs = {place: low.launches[place].node.outputs[0] for place in both}
-    wide = {place for place, tensor in outputs.items() if low.graph.tensors[tensor].wide}
+    wide = {place for place, tensor in outputs.items() if low.graph.tensors[tensor].keep_f32}
     sensitivities = error_sensitivity.sensitivities(low.graph) if both else {}
     errors = {place: GROWTH * sensitivities.get(t, 0.0) for place, t in outputs.items()}
     unbearable: set[int] = set(precision.worst(errors))

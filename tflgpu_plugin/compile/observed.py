@@ -80,10 +80,10 @@ class _Observing(Assembly):
             root = self.low.root(stored)
             if not isinstance(root, int) or root not in last or 0 in tensor.shape:
                 continue
-            if stored not in self.whole.tensors:
+            if stored not in self.original.tensors:
                 if stored in anew:
                     found.append(_Written(last[root], stored, *anew[stored]))
-            elif self.whole.shape(stored) == tensor.shape and self._same_values(stored, stored):
+            elif self.original.shape(stored) == tensor.shape and self._same_values(stored, stored):
                 found.append(_Written(last[root], stored, stored))
         return sorted(found, key=lambda one: (one.launch, one.stored))
 
@@ -92,10 +92,10 @@ class _Observing(Assembly):
         that it replaces, with the order of its axes. That is the result of the last of the nodes
         that it was made from and that have its type; its axes are in the same order or have the
         channels last, whichever gives its shape."""
-        results = {n.id: n.outputs[0] for n in self.whole.nodes if len(n.outputs) == 1}
-        order = {node.id: place for place, node in enumerate(self.whole.nodes)}
+        results = {n.id: n.outputs[0] for n in self.original.nodes if len(n.outputs) == 1}
+        order = {node.id: place for place, node in enumerate(self.original.nodes)}
         hosts: dict[int, int] = {}
-        for node in self.whole.nodes:
+        for node in self.original.nodes:
             for source in node.sources or (node.id,):
                 hosts[source] = node.id if len(node.outputs) == 1 else -1
         found = {}
@@ -109,7 +109,7 @@ class _Observing(Assembly):
                 found[typed[-1]] = node.outputs[0]
         fitting = {}
         for tensor, stored in found.items():
-            shape, wanted = self.whole.shape(tensor), self.graph.shape(stored)
+            shape, wanted = self.original.shape(tensor), self.graph.shape(stored)
             last = (0, *range(2, len(shape)), 1) if len(shape) > 2 else ()
             turned = tuple(shape[axis] for axis in last)
             if (shape == wanted) != (turned == wanted):
@@ -120,7 +120,7 @@ class _Observing(Assembly):
         """Whether a tensor of the partition's graph and one of the rewritten graph have the same
         type and quantization. They differ where a pass has moved a dequantization past the
         tensor."""
-        there, here = self.whole.tensors[tensor], self.graph.tensors[stored]
+        there, here = self.original.tensors[tensor], self.graph.tensors[stored]
         return (there.dtype, there.quantization) == (here.dtype, here.quantization)
 
     def observed(self, plan: Plan, one: _Written) -> Observation:
@@ -159,5 +159,5 @@ class _Observing(Assembly):
     def _read(self, place: int) -> tuple[int, ...]:
         """Returns the tensors of the partition's graph that a launch reads."""
         roots = {self.low.root(source) for source in self.low.launches[place].reads}
-        return tuple(t for t in self.whole.tensors if t in self.graph.tensors
+        return tuple(t for t in self.original.tensors if t in self.graph.tensors
                      and self.graph.constant(t) is None and self.low.root(t) in roots)  # fmt: skip

@@ -9,7 +9,7 @@ operands written one float at a time, and scratch memory with partial sums. So a
 which outputs are most sensitive (`error_sensitivity`), until the rest is tolerable; inputs of
 logarithms, for which the smallest values matter as much as the largest; and values with nothing to
 gain: small ones, inputs and outputs of the partition, which are read or written once, and those
-whose conversion takes longer than reading float32 (`Lowering.wide`)."""
+whose conversion takes longer than reading float32 (`Lowering.keep_f32`)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def halves(
     """Returns keys (see `key`) of sources to store as float16. `memory` gives the memory that holds
     a source, `size` its vec4. `small`: constants that may be float16 however small they are."""
     logged = before_logs(low.graph)
-    kept = *wide_tensors(low.graph, logged), *low.homes, *low.wide
-    wide = {key(memory(tensor)) for tensor in kept}
+    kept = *float32_tensors(low.graph, logged), *low.homes, *low.keep_f32
+    float32 = {key(memory(tensor)) for tensor in kept}
     found: dict[object, Source] = {}
     for launch in low.launches:
         sums = ops.traits(launch.node.op).accumulates
@@ -57,12 +57,12 @@ def halves(
             written = operand.access != "r"
             raw = operand.view == 0 or (written and operand.view != 4)
             if raw or operand.name in rows or (written and sums):
-                wide.add(key(source))
-    wide |= {name for name in found if isinstance(name, tuple) and name[0] in logged}
+                float32.add(key(source))
+    float32 |= {name for name in found if isinstance(name, tuple) and name[0] in logged}
     may = {
         name: source
         for name, source in found.items()
-        if name not in wide and may_be_half(source, size, name in small)
+        if name not in float32 and may_be_half(source, size, name in small)
     }
     narrow = set(may) - unbearable(low, memory, may)
     return narrow | {t for t, source in low.copied.items() if key(memory(source)) in narrow}
@@ -93,7 +93,7 @@ def worst(found: Mapping[Name, float]) -> Iterator[Name]:
     return (name for name, error in zip(ordered, errors, strict=True) if error > allowed)
 
 
-def whole(low: Lowering) -> dict[object, float]:
+def byte_constants(low: Lowering) -> dict[object, float]:
     """Returns the keys of integer constants to store in bytes, each with the integer that a byte of
     0 stands for."""
     found: dict[object, float] = {}
@@ -165,10 +165,12 @@ def _goes_on(op: str, inside: bool) -> bool:
     return row.errors.relative or (inside and not saturates)
 
 
-def wide_tensors(graph: Graph, logged: set[int]) -> set[int]:
+def float32_tensors(graph: Graph, logged: set[int]) -> set[int]:
     """Returns the tensors that must stay float32, and with them everything in the same memory."""
     kept = logged | {t for pair in graph.states for t in pair} | inputs_and_outputs(graph)
-    kept |= {t for t, tensor in graph.tensors.items() if tensor.dtype not in FLOATS or tensor.wide}
+    kept |= {
+        t for t, tensor in graph.tensors.items() if tensor.dtype not in FLOATS or tensor.keep_f32
+    }
     return {tensor for tensor in kept if graph.constant(tensor) is None}
 
 

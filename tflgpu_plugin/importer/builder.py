@@ -144,7 +144,7 @@ class Builder(NodeReader):
     def exact(self, tensor: int) -> int:
         """Marks the tensor to stay float32 where others may become float16 (as for positions
         between pixels), and returns it."""
-        self.tensors.table[tensor] = replace(self.tensors.table[tensor], wide=True)
+        self.tensors.table[tensor] = replace(self.tensors.table[tensor], keep_f32=True)
         return tensor
 
     def add(

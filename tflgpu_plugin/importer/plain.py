@@ -116,7 +116,7 @@ class Plain:
         refusal = row_conditions.unmet(asked, seen)
         for tensor, role in zip(outputs, row.outputs or (), strict=False):
             if role == "index" and self.table[tensor].dtype == "f32":
-                self.table[tensor] = replace(self.table[tensor], wide=True)
+                self.table[tensor] = replace(self.table[tensor], keep_f32=True)
         hidden = () if refusal else self._hidden(row, given)
         kept = given[:1] if LISTS & host.attributes.keys() else given
         if hidden or kept != given:

@@ -78,10 +78,10 @@ class Quantization:
 @dataclass(frozen=True)
 class Tensor:
     """A value. `data` is the value of a constant; `variable`: the host keeps the value between
-    runs; `wide`: it stays float32 where other tensors may be stored as float16. `counted` is (axis,
-    tensor): the extent of the axis is an upper bound, and only the first n indices along it are
-    valid, where n is the int32 value of that tensor after a run. `host_dtype` is the type in the
-    host's memory, where that is another than `dtype`: float64 that is computed as float32."""
+    runs; `keep_f32`: it stays float32 where other tensors may be stored as float16. `counted` is
+    (axis, tensor): the extent of the axis is an upper bound, and only the first n indices along it
+    are valid, where n is the int32 value of that tensor after a run. `host_dtype` is the type in
+    the host's memory, where that is another than `dtype`: float64 that is computed as float32."""
 
     name: str
     shape: Shape
@@ -89,7 +89,7 @@ class Tensor:
     data: Array | None = None
     quantization: Quantization | None = None
     variable: bool = False
-    wide: bool = False
+    keep_f32: bool = False
     counted: tuple[int, int] | None = None
     host_dtype: str = ""
 

@@ -11,7 +11,7 @@ from tflgpu_plugin.kernels.epilogue import ROWS, SUMS, FusedEpilogueOp, expressi
 EIGHT = 8  # vec4 in an aligned array of a constant
 
 _VIEWS = {4: "vec4f", 2: "vec2f", 1: "f32", 0: "u32"}
-_WHOLE_VIEWS = {4: "vec4i", 2: "vec2i", 1: "i32", 0: "u32"}
+_INT32_VIEWS = {4: "vec4i", 2: "vec2i", 1: "i32", 0: "u32"}
 # float16 stored in words, by view: the element type of the buffer, and the value of element `i`.
 _HALVES = {
     4: ("vec2u", "of_halves({0}[{1}])"),
@@ -51,13 +51,13 @@ class Operand:
     raw, and written by whole vec4, because two threads must not share a word); `native`: as WGSL's
     f16. `bytes`: a vec4 of integers is stored in a word, counted from the parameter `low_<name>`
     (read only, as vec4). `levels`: a vec4 of scale_<name> * (byte - zero_<name>), for bytes with a
-    sign, is stored in a word (written by whole vec4). `whole`: elements are int32. `zeros`: the
-    buffer begins with zeros, which are read as padding: selecting an address is cheaper than
-    selecting each lane of a value. `pads`: words of padding are the parameter pad_<name>, not 0.
-    `planes`: written as vec4 of an image of which the buffer, of float32, has whole channels after
-    one another; `slices_<name>` and `spatial_<name>` are parameters, too. `eights`: a constant that
-    is read in arrays of eight vec4. `pairs`: words of values that are not converted are read two at
-    once."""
+    sign, is stored in a word (written by whole vec4). `int32`: elements are int32, not float32.
+    `zeros`: the buffer begins with zeros, which are read as padding: selecting an address is
+    cheaper than selecting each lane of a value. `pads`: words of padding are the parameter
+    pad_<name>, not 0. `planes`: written as vec4 of an image of which the buffer, of float32, has
+    whole channels after one another; `slices_<name>` and `spatial_<name>` are parameters, too.
+    `eights`: a constant that is read in arrays of eight vec4. `pairs`: words of values that are not
+    converted are read two at once."""
 
     name: str
     access: str = "r"
@@ -66,7 +66,7 @@ class Operand:
     native: bool = False
     bytes: bool = False
     levels: bool = False
-    whole: bool = False
+    int32: bool = False
     zeros: bool = False
     pads: bool = False
     planes: bool = False
@@ -75,7 +75,7 @@ class Operand:
 
     def type(self, view: int) -> str:
         """Returns the WGSL type with this many lanes."""
-        return (_WHOLE_VIEWS if self.whole else _VIEWS)[view]
+        return (_INT32_VIEWS if self.int32 else _VIEWS)[view]
 
 
 def bindings(operands: Sequence[Operand], main: str) -> Iterable[str]:
@@ -212,7 +212,7 @@ def _store(operand: Operand, epilogue: Sequence[FusedEpilogueOp], told: bool) ->
     if operand.levels:
         numbers = f"p.scale_{name}, p.zero_{name}"
         value = "pack4xI8(n)" if alone else f"levels_of({value}, {numbers})"
-    if operand.whole and epilogue:
+    if operand.int32 and epilogue:
         raise ValueError(f"operand {name!r} holds integers, which no epilogue op supports")
     stored = f"  {name}_data[p.off_{name} + i] = {value};"
     if operand.planes:

@@ -231,7 +231,7 @@ def _lower(a: Attention, teams: int) -> None:
     (reads, parameters), (parts, times) = _operands_of(a), _parts(a.v[3])
     tiles = -(-a.rows // count)
     if target.vendor in FLOAT_KEYS and _are_many(tiles):
-        low.wide.update(_operands(a.node)[1:])
+        low.keep_f32.update(_operands(a.node)[1:])
     groups = tiles * a.k[1] * a.q[0]
     lanes = WORKGROUP if target.software else max(target.workgroup(32), LANES * teams)
     parameters |= _scores(a)

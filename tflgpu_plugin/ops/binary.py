@@ -100,12 +100,12 @@ def refuse_prelu(graph: Graph, node: Node, target: Target) -> Refusal | None:
     )
 
 
-def relation(name: str, whole: str, meaning: Callable[..., Array], numbers: str = "") -> Op:
-    """Returns the row of an op whose result is a bool. `whole` is its WGSL for integers, `numbers`
-    that for floats: by default the same, and false where an operand is NaN."""
-    numbers = numbers or f"comparable(v, e) & ({whole})"
+def relation(name: str, expression: str, meaning: Callable[..., Array], numbers: str = "") -> Op:
+    """Returns the row of an op whose result is a bool. `expression` is its WGSL for integers,
+    `numbers` that for floats: by default the same, and false where an operand is NaN."""
+    numbers = numbers or f"comparable(v, e) & ({expression})"
     known = (f"bool_as_f32({numbers})", ("f32", "bool"), "exact")
-    integers = Integers(f"bool_as_f32({whole})")
+    integers = Integers(f"bool_as_f32({expression})")
     return row(name, *known, integers=integers, unknown="", meaning=meaning,
                decompose=decompose_relation)  # fmt: skip
 
@@ -126,10 +126,10 @@ def decompose_relation(steps: Decomposition, node: Node) -> bool:
 
 def _lower(low: Lowering, node: Node, expression: str, integers: Integers | None) -> None:
     if integers and quantization.is_integer(low.graph.tensors[operands(node)[-1]]):
-        whole, wrong = integers.expression, integers.wrong
+        of_integers, wrong = integers.expression, integers.wrong
         limits = LIMITED.get(str(node.attributes.get("activation")))
-        beyond = overflow(low, node, whole) if integers.checked else integers.beyond
-        cut = f"clamp({whole}, {limits})" if limits else whole
+        beyond = overflow(low, node, of_integers) if integers.checked else integers.beyond
+        cut = f"clamp({of_integers}, {limits})" if limits else of_integers
         raises = node.attributes.get("raises") and low.graph.constant(node.operand(1)) is None
         refused = f"e {wrong} vec4i()" if wrong and raises else ""
         lower_pair(low, node, cut, checked=beyond, refused=refused)
@@ -214,7 +214,7 @@ OPS = (
     *(
         row(
             name,
-            integers=Integers(whole, checked=True),
+            integers=Integers(expression, checked=True),
             affine=kind,
             steps=(name, other),
             rounding=rounding.SUM,
@@ -222,7 +222,7 @@ OPS = (
             int16=Int16(refuse=quantized_int16.refuse_sum),
             meaning=meaning,
         )
-        for name, whole, kind, other, meaning in (
+        for name, expression, kind, other, meaning in (
             ("add", "v + e", "term", "add", np.add),
             ("sub", "v - e", "subtrahend", "reverse_sub", np.subtract),
         )
@@ -240,12 +240,12 @@ OPS = (
     *(
         row(
             name,
-            integers=Integers(whole),
+            integers=Integers(expression),
             steps=(name, f"reverse_{name}"),
             keeps="any",
             meaning=meaning,
         )
-        for name, whole, meaning in (
+        for name, expression, meaning in (
             ("maximum", "max(v, e)", np.maximum),
             ("minimum", "min(v, e)", np.minimum),
         )
@@ -321,11 +321,11 @@ OPS = (
             name,
             types=(),
             accuracy="exact",
-            integers=Integers(whole),
+            integers=Integers(expression),
             stored=True,
             decompose=over_numbers(decompose_spread, shifts),
         )
-        for name, whole, shifts in (
+        for name, expression, shifts in (
             ("bitwise_and", "v & e", False),
             ("bitwise_or", "v | e", False),
             ("bitwise_xor", "v ^ e", False),

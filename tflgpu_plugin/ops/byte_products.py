@@ -89,7 +89,7 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
         multiply(low, summed, _of_words(low, node, product, weights, table))
         return
     weights = weights.parted(count)
-    sums = low.temporary(count * low.geometry(node.outputs[0]).vectors, whole=table is not None)
+    sums = low.temporary(count * low.geometry(node.outputs[0]).vectors, int32=table is not None)
     parts = _of_words(low, node, product, weights, table)
     multiply(low, summed, parts._replace(target=sums, split=True))
     split_depth.add_parts(low, summed, sums, count, table)
@@ -197,7 +197,7 @@ def _words(low: Lowering, node: Node, weights: Weights) -> Constant:
         return (piece.view(np.uint8) for piece in weights.pieces(data))
 
     key = "words", *weights._replace(zero=0)
-    return low.constant(node.operand(1), *key, vectors=vectors, pack=packed, whole=True)
+    return low.constant(node.operand(1), *key, vectors=vectors, pack=packed, int32=True)
 
 
 def _start(low: Lowering, node: Node, weights: Weights) -> Constant:
@@ -207,4 +207,4 @@ def _start(low: Lowering, node: Node, weights: Weights) -> Constant:
     def packed(data: Array) -> Array:
         return weights.start(data).view(np.uint8)
 
-    return low.constant(node.operand(1), *key, vectors=vectors, pack=packed, whole=True)
+    return low.constant(node.operand(1), *key, vectors=vectors, pack=packed, int32=True)

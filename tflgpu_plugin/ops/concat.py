@@ -32,7 +32,7 @@ from tflgpu_plugin.ops.lookup import COUNT
 from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, Reading, host_buffer, moves, read, view_of, workgroups
 from tflgpu_plugin.ops.table import MOVED, Op, unplanned
-from tflgpu_plugin.ops.views import axis_of, part, whole
+from tflgpu_plugin.ops.views import axis_of, identity, part
 
 TOGETHER, MAX_TOGETHER = 3, 14  # parts of a launch, and all their axes: they fit a uniform block
 BYTES = 1 << 8  # numbers of uint8
@@ -193,7 +193,7 @@ def _copy(low: Lowering, makers: Mapping[int, Node], copied: Part, block: int | 
         node = makers.get(tensor)
         view = view_of(low.graph, node) if node is not None and not node.epilogue else None
         given = tensor if node is None or view is None else node.operand()
-        view, inside = view or whole(low.graph.shape(tensor)), low.geometry(given)
+        view, inside = view or identity(low.graph.shape(tensor)), low.geometry(given)
         source, raw = low.stored(given), host_buffer(low, given)
         if raw is not None:
             source, inside = raw, flat(low.graph.shape(given))

@@ -75,7 +75,7 @@ class Decomposition:
     def _real(self, tensor: int) -> None:
         """Marks an intermediate tensor as float32: it is neither quantized like the operand, nor
         rounded to float16."""
-        model = replace(self.editor.tensors[tensor], wide=True)
+        model = replace(self.editor.tensors[tensor], keep_f32=True)
         if quantized(model):
             model = replace(model, dtype="f32", quantization=None)
         self.editor.tensors[tensor] = model
@@ -114,7 +114,7 @@ class Decomposition:
         """Returns a complex tensor as float32 pairs along an additional last axis."""
         held = self.editor.tensors[tensor]
         if held.dtype == COMPLEX:
-            self.editor.tensors[tensor] = replace(paired(held), wide=True)
+            self.editor.tensors[tensor] = replace(paired(held), keep_f32=True)
         return tensor
 
     def reshape(self, tensor: int, shape: Iterable[int]) -> int:

@@ -63,8 +63,8 @@ def taken(low: Lowering, node: Node, dots: bool) -> Taken:
         sums = data.astype(np.int64).reshape(-1, data.shape[-1]).sum(0)
         if less is None:
             return np.asarray((x.zero - BYTE.min) * -sums - ABOVE)
-        whole = np.pad(sums, (0, -len(sums) % 4))
-        return np.asarray(BYTE.min * ROWS * TAPS * less - x.zero * whole)
+        padded = np.pad(sums, (0, -len(sums) % 4))
+        return np.asarray(BYTE.min * ROWS * TAPS * less - x.zero * padded)
 
     table = integer_sums.table(low, node, start, "depthwise", x.zero, less)
     _, *rest = node.epilogue
@@ -85,4 +85,4 @@ def _words(low: Lowering, node: Node, less: int) -> Constant:
         return np.ascontiguousarray(slices.transpose(2, 0, 1, 3), np.int8).view(np.uint8)
 
     vectors = ROWS * -(-low.graph.shape(node.operand(1))[-1] // 4)
-    return low.constant(node.operand(1), "dots", less, vectors=vectors, pack=packed, whole=True)
+    return low.constant(node.operand(1), "dots", less, vectors=vectors, pack=packed, int32=True)

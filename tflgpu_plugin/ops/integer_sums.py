@@ -129,7 +129,7 @@ def table(low: Lowering, node: Node, start: Callable[[Array], Array], *key: obje
 
     how = "sums", first.op, *first.parameters[2:4], low.digest(first.tensor), zero, *key
     vectors = kernels.EIGHT * slices
-    return low.constant(node.operand(1), *how, vectors=vectors, pack=packed, whole=True)
+    return low.constant(node.operand(1), *how, vectors=vectors, pack=packed, int32=True)
 
 
 def _zero(low: Lowering, node: Node) -> int:

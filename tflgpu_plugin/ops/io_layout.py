@@ -41,7 +41,7 @@ from tflgpu_plugin.ops.views import row_strides
 
 WIDE = (*quantization.WHOLE, DOUBLE)  # one or two words per element
 DTYPES = ("f32", "f16", "bool", *WIDE, "i8", "u8", "i16", "u16", *BITS_ONLY)
-INT16 = ("f16", "bool", "i8", "u8", "i16", "u16", *BITS_ONLY)  # several elements per word
+SUB_WORD = ("f16", "bool", "i8", "u8", "i16", "u16", *BITS_ONLY)  # several elements per word
 SAME = ("f32", "i32")  # the same elements on both sides
 CHECKED = ("i64", "u32", "u64", DOUBLE)  # of which the device has those in the range of 32 bits
 PLAIN = (*quantization.STORED, "i16", *BITS_ONLY)  # allowed without quantization parameters
@@ -173,4 +173,4 @@ def _views(dtype: str, shape: Geometry, planar: bool = False) -> _Views:
     whole = not planar and (
         always_divides(4, shape.channels) or is_one(shape.batch * shape.spatial)
     )
-    return _Views(0 if dtype in INT16 else (4 if whole else 1), 4 if whole else 1, whole)
+    return _Views(0 if dtype in SUB_WORD else (4 if whole else 1), 4 if whole else 1, whole)

@@ -34,14 +34,14 @@ class Constant:
     """A packed constant of `vectors` vec4 of float32. When the program is built, `pack` makes it
     from `data`, in one or several consecutive pieces (flat, any shape). `half`: values of the
     model, which may be stored as float16, or as bytes if `data` are small integers of an integer
-    type. `whole`: int32 instead of float32."""
+    type. `int32`: int32 instead of float32."""
 
     key: tuple[object, ...]
     vectors: int
     pack: Pack = field(compare=False, repr=False)
     data: Array | None = field(default=None, compare=False, repr=False)
     half: bool = False
-    whole: bool = False
+    int32: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Lowering:
     tensors are computed. `hosted`: tensors also in the host's buffer. `turned`: outputs that are
     channels-first copies, and of what. `shared`: inputs with the buffer of an output. `copied`,
     `in_bytes`: temporaries with the elements of a tensor, in its storage or in bytes. `integers`:
-    temporaries of int32. `wide`: tensors that a kernel reads faster as float32."""
+    temporaries of int32. `keep_f32`: tensors that a kernel reads faster as float32."""
 
     graph: Graph
     target: Target
@@ -146,7 +146,7 @@ class Lowering:
     copied: dict[int, int] = field(default_factory=dict)
     in_bytes: dict[int, int] = field(default_factory=dict)
     integers: set[int] = field(default_factory=set)
-    wide: set[int] = field(default_factory=set)
+    keep_f32: set[int] = field(default_factory=set)
     form: str = ""
 
     @cached_property
@@ -163,12 +163,12 @@ class Lowering:
     def geometry(self, tensor: int) -> Geometry:
         return geometry(self.graph.shape(tensor))
 
-    def temporary(self, vectors: int, copied: int | None = None, whole: bool = False) -> int:
+    def temporary(self, vectors: int, copied: int | None = None, int32: bool = False) -> int:
         """Returns the id of a new temporary with this many vec4. `copied`: a tensor whose elements
-        it holds unchanged, so that both have one storage type. `whole`: of int32."""
+        it holds unchanged, so that both have one storage type. `int32`: it holds int32."""
         tensor = -2 - len(self.sizes)
         self.sizes[tensor] = vectors
-        self.integers |= {tensor} if whole else set()
+        self.integers |= {tensor} if int32 else set()
         if copied is not None:
             self.copied[tensor] = copied
         return tensor
@@ -210,12 +210,12 @@ class Lowering:
         vectors: int,
         pack: Callable[[Array], Array | Iterable[Array]],
         half: bool = False,
-        whole: bool = False,
+        int32: bool = False,
     ) -> Constant:
         """Returns the constant `tensor` in another layout. `how` names the layout and all other
         values that `pack` depends on: constants with equal keys and equal data are shared, also
         between models. Large ones should be packed in pieces of about `PACKED_BYTES` bytes. `half`,
-        `whole`: see `Constant`."""
+        `int32`: see `Constant`."""
         data = self.graph.constant(tensor)
         assert data is not None
         limit = self.target.storage_bytes
@@ -227,12 +227,12 @@ class Lowering:
             )
         if symbolic(data):
             places = np.arange(1, data.size + 1, dtype=np.int32).reshape(data.shape)
-            made = Constant((tensor, *how), vectors, lambda: pack(places), data, False, whole)
+            made = Constant((tensor, *how), vectors, lambda: pack(places), data, False, int32)
             moved = replace(made, pack=lambda: pack(places + places.size))
-            if moves(made.pack, moved.pack, (vectors, whole), places.size):
+            if moves(made.pack, moved.pack, (vectors, int32), places.size):
                 return made  # see `Assembly._place_symbolic`
             data = data.astype(np.int64)  # guards that the numbers stay
-        return Constant((tensor, *how), vectors, lambda: pack(data), data, half, whole)
+        return Constant((tensor, *how), vectors, lambda: pack(data), data, half, int32)
 
     def digest(self, tensor: int | None) -> str:
         """Returns a digest of the values of a constant, "" for None, for keys of constants that are
@@ -292,7 +292,7 @@ class Lowering:
             return (piece.view("uint8") for piece in pieces) if held else pieces
 
         return self.constant(
-            tensor, *how, kind, vectors=part.vectors, pack=pack, half=not held, whole=held
+            tensor, *how, kind, vectors=part.vectors, pack=pack, half=not held, int32=held
         )
 
     def loops(self, node: Node, rounds: int) -> None:

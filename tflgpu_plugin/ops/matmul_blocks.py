@@ -248,7 +248,7 @@ def _words(low: Lowering, tensor: int, rows: slice) -> Constant:
         yield np.zeros(16 * vectors - size, np.uint8)
 
     return low.constant(tensor, "words", rows.start, rows.stop, vectors=vectors, pack=pack,
-                        whole=True)  # fmt: skip
+                        int32=True)  # fmt: skip
 
 
 def _scales(low: Lowering, tensor: int, zeros: int | None, rows: slice) -> Constant:

@@ -221,7 +221,7 @@ class Reading:
 
 def read(view: View, inside: Geometry, stored: Geometry) -> Reading:
     """Returns the first form that can read this view of a tensor in one storage into another."""
-    if equal_by_example(inside, stored) and view.whole:
+    if equal_by_example(inside, stored) and view.contiguous:
         return Reading("vectors", [(Axis(stored.vectors, 1),)], 0)
     found = _in_storage_order(view, inside, stored)
     return found or Reading("elements", [(axis,) for axis in view.simple.axes], view.offset)
@@ -331,7 +331,7 @@ def _table(lookups: Sequence[Array]) -> Constant:
     entries = np.concatenate(lookups).astype(np.int32)
     key = ("lookup", entries.tobytes())
     padded = np.pad(entries, (0, -entries.size % 4))
-    return Constant(key, padded.size // 4, lambda: padded.view(np.uint8), padded, whole=True)
+    return Constant(key, padded.size // 4, lambda: padded.view(np.uint8), padded, int32=True)
 
 
 def vector_strides(shape: Shape) -> tuple[int, ...]:

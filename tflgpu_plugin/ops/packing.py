@@ -56,8 +56,8 @@ def moves(pack: Pack, moved: Pack, size: tuple[int, bool], more: int) -> bool:
     packed form (`moved`)."""
     import numpy as np
 
-    vectors, whole = size
-    kind = np.int32 if whole else np.float32
+    vectors, int32 = size
+    kind = np.int32 if int32 else np.float32
     first, second = (
         Weight((), 0, 0, vectors * VECTOR_BYTES, each).image().view(kind) for each in (pack, moved)
     )

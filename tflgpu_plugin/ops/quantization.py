@@ -29,7 +29,7 @@ from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.elementwise import lower_pair, lower_step
 from tflgpu_plugin.ops.lowering import Lowering
 from tflgpu_plugin.ops.spectrum import decompose_side
-from tflgpu_plugin.ops.stored_numbers import COUNTED, floats, keep, whole
+from tflgpu_plugin.ops.stored_numbers import COUNTED, as_float32, as_int32, keep
 from tflgpu_plugin.ops.table import Op, same_shape
 
 # Steps by their number of parameters.
@@ -101,7 +101,7 @@ def decompose_quantize(steps: Decomposition, node: Node) -> bool:
     numbers = quantized.factor_numbers(1.0 if wide else scale, scale / unit, unit)
     if not whole:
         made = steps.typed("f32", "times_factor", x, numbers=numbers)
-        steps.editor.tensors[made] = replace(steps.editor.tensors[made], wide=True)
+        steps.editor.tensors[made] = replace(steps.editor.tensors[made], keep_f32=True)
         steps.last("quantize", made)
     elif other:
         made = steps.typed("i32", "times_factor", x, numbers=numbers)
@@ -154,13 +154,13 @@ def _decompose_stored(steps: Decomposition, node: Node) -> bool:
     x = node.operand()
     source, result = steps.editor.tensors[x], steps.editor.tensors[node.outputs[0]]
     if result.dtype in COUNTED:
-        keep(steps, whole(steps, x) if source.dtype in COUNTED else x)
+        keep(steps, as_int32(steps, x) if source.dtype in COUNTED else x)
     elif result.dtype in FLOATS:
-        steps.last("reshape", floats(steps, x), None, shape=source.shape)
+        steps.last("reshape", as_float32(steps, x), None, shape=source.shape)
     elif quantization.parameters(source) == (1.0, 0.0):
         return False
     else:
-        steps.last("cast", floats(steps, x))
+        steps.last("cast", as_float32(steps, x))
     return True
 
 
@@ -175,7 +175,7 @@ def _decompose_bfloat16(steps: Decomposition, x: int, source: str, result: str) 
         steps.last("to_bfloat16", x)
     else:
         real = steps.typed("f32", "cast", x)  # unrounded: it is not a value of the model
-        steps.editor.tensors[real] = replace(steps.editor.tensors[real], wide=True)
+        steps.editor.tensors[real] = replace(steps.editor.tensors[real], keep_f32=True)
         steps.last("cast", real)
     return True
 

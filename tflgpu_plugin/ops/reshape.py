@@ -11,7 +11,7 @@ from tflgpu_plugin.ir import COMPLEX, Graph, Node, NotConstant, Shape, ShapeErro
 from tflgpu_plugin.ir.symbolic import integer, larger
 from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.movement import ANY, moving
-from tflgpu_plugin.ops.views import View, whole
+from tflgpu_plugin.ops.views import View, identity
 
 
 def requested(graph: Graph, node: Node) -> Shape | None:
@@ -63,7 +63,7 @@ def views(graph: Graph, node: Node) -> list[View]:
     wanted = requested(graph, node)
     if wanted is None:
         raise NotConstant("the new shape is computed at run time; make it a constant")
-    return [whole(resolve(wanted, prod(graph.shape(node.operand()))))]
+    return [identity(resolve(wanted, prod(graph.shape(node.operand()))))]
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:

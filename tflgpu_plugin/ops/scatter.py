@@ -32,7 +32,7 @@ from tflgpu_plugin.ops.lowering import Access, Kernel, Lowering, Source, Stores
 from tflgpu_plugin.ops.movement import ANY, MAX_AXES
 from tflgpu_plugin.ops.pick import inside, refuse_indices
 from tflgpu_plugin.ops.scattered import added, assigned, assigned_along
-from tflgpu_plugin.ops.stored_numbers import COUNTED, keep, whole
+from tflgpu_plugin.ops.stored_numbers import COUNTED, as_int32, keep
 from tflgpu_plugin.ops.table import Op, same_shape, unplanned
 from tflgpu_plugin.ops.views import taken
 
@@ -323,7 +323,7 @@ def decompose_new(steps: Decomposition, node: Node) -> bool:
     first: Array = np.asarray(FIRST[reduction])
     small = steps.graph.tensors[updates].dtype in COUNTED
     if small:
-        updates = whole(steps, updates)
+        updates = as_int32(steps, updates)
     if steps.graph.tensors[updates].dtype == "f32":
         first = first.astype(np.float32)
     else:

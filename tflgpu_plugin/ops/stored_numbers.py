@@ -28,7 +28,7 @@ def over_numbers(rule: Rule, shifts: bool = False) -> Rule:
         real = any(t.dtype == "f32" and t.quantization is None for t in operands)
         if real or steps.editor.tensors[node.outputs[0]].dtype not in COUNTED:
             return rule(steps, node)
-        given = [whole(steps, t) for t in node.reads]
+        given = [as_int32(steps, t) for t in node.reads]
         if shifts:
             bits = np.iinfo(NUMPY_DTYPES[steps.editor.tensors[node.outputs[0]].dtype]).bits
             given[1] = steps.add("minimum", given[1], steps.indices(bits - 1))
@@ -38,12 +38,12 @@ def over_numbers(rule: Rule, shifts: bool = False) -> Rule:
     return decompose
 
 
-def whole(steps: Decomposition, tensor: int) -> int:
+def as_int32(steps: Decomposition, tensor: int) -> int:
     """Returns the stored numbers of a tensor as int32."""
     data = _known(steps.editor.tensors[tensor])
-    return (
-        steps.typed("i32", "cast", floats(steps, tensor)) if data is None else steps.indices(data)
-    )
+    if data is not None:
+        return steps.indices(data)
+    return steps.typed("i32", "cast", as_float32(steps, tensor))
 
 
 def _known(tensor: Tensor) -> Array | None:
@@ -58,7 +58,7 @@ def _known(tensor: Tensor) -> Array | None:
     return np.asarray(np.rint(data / scale) + zero)
 
 
-def floats(steps: Decomposition, tensor: int) -> int:
+def as_float32(steps: Decomposition, tensor: int) -> int:
     """Returns the stored numbers of a tensor as float32."""
     scale, zero = quantization.parameters(steps.editor.tensors[tensor])
     if (scale, zero) == (1.0, 0.0):
@@ -101,5 +101,5 @@ def _low_bits(steps: Decomposition, made: int, dtype: str) -> int:
 def _exact(steps: Decomposition, op: str, *inputs: int) -> int:
     """Returns the result of a node as float32 that is never stored as float16."""
     made = steps.typed("f32", op, *inputs)
-    steps.editor.tensors[made] = replace(steps.editor.tensors[made], wide=True)
+    steps.editor.tensors[made] = replace(steps.editor.tensors[made], keep_f32=True)
     return made

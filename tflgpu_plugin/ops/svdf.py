@@ -110,7 +110,9 @@ def _numbers(steps: Decomposition, node: Node, new: int, factor: Numbers) -> int
     them."""
     for tensor in (node.operand(MEMORY), *node.outputs[1:]):
         held = steps.editor.tensors[tensor]
-        steps.editor.tensors[tensor] = replace(held, quantization=quantization.NUMBERS, wide=True)
+        steps.editor.tensors[tensor] = replace(
+            held, quantization=quantization.NUMBERS, keep_f32=True
+        )
     made = steps.editor.tensor((), like=node.operand(MEMORY))
     steps.put(made, "times_factor", new, numbers=factor)
     return made

@@ -57,24 +57,26 @@ class Tile:
 @dataclass(frozen=True)
 class Start:
     """A vendor's row: (pixels, slices) from the most work per thread to the least, the workgroup's
-    size, and the source of weights (shuffles only if they passed the self-test). `wide` are the
-    sizes if all subgroups have 64 lanes; `loads` the most vec4 of x that are loaded at once, over
-    several taps. `dots`: layers of bytes multiply them rather than convert them to float32, also in
-    windows of 3x3 of depthwise ones, where three in four factors are zeros, and in dense ones of
-    few rows; threads of dense ones compute one slice each if they are few. `streaming`: the threads
-    that read weights as fast as memory gives them, where they are more than those that fill the
-    GPU."""
+    size, and the source of weights (shuffles only if they passed the self-test). `wave64_sizes` are
+    the sizes if all subgroups have 64 lanes; `loads` the most vec4 of x that are loaded at once,
+    over several taps. `dots`: layers of bytes multiply them rather than convert them to float32,
+    also in windows of 3x3 of depthwise ones, where three in four factors are zeros, and in dense
+    ones of few rows; threads of dense ones compute one slice each if they are few. `streaming`: the
+    threads that read weights as fast as memory gives them, where they are more than those that fill
+    the GPU."""
 
     sizes: tuple[tuple[int, int], ...]
     lanes: int
     weights: str
-    wide: tuple[tuple[int, int], ...] = ()
+    wave64_sizes: tuple[tuple[int, int], ...] = ()
     loads: int = MAX_LOADS
     dots: bool = False
     streaming: int = 0
 
     def sizes_on(self, target: Target) -> tuple[tuple[int, int], ...]:
-        return self.wide if self.wide and target.least_subgroup >= 64 else self.sizes
+        return (
+            self.wave64_sizes if self.wave64_sizes and target.least_subgroup >= 64 else self.sizes
+        )
 
 
 STARTS: dict[str, Start] = {

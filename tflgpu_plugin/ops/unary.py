@@ -66,13 +66,13 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     return None
 
 
-def lower(low: Lowering, node: Node, whole: str | None = None, checked: bool = False) -> None:
-    """Records one launch. `whole`: WGSL for integers, whose result may exceed int32 if
+def lower(low: Lowering, node: Node, integers: str | None = None, checked: bool = False) -> None:
+    """Records one launch. `integers`: WGSL for integers, whose result may exceed int32 if
     `checked`."""
     if node.attributes.get("raises"):
         lower_pair(low, node, kernels.expression(node.op, []), refused="v < vec4f()")
-    elif whole and quantization.is_integer(low.graph.tensors[node.outputs[0]]):
-        lower_pair(low, node, whole, checked=overflow(low, node, whole) if checked else "")
+    elif integers and quantization.is_integer(low.graph.tensors[node.outputs[0]]):
+        lower_pair(low, node, integers, checked=overflow(low, node, integers) if checked else "")
     else:
         lower_step(low, node, step(node.op, node.attributes))
 
@@ -105,15 +105,15 @@ def row(
     accuracy: str = "transcendental",
     types: tuple[str, ...] = ("f32",),
     errors: Errors = AS_THEY_ARE,
-    whole: str | None = None,
+    integers: str | None = None,
     checked: bool = False,
     **traits: Any,
 ) -> Op:
-    """Returns the row of an op that is the fused step of the same name; `whole` is WGSL that
+    """Returns the row of an op that is the fused step of the same name; `integers` is WGSL that
     computes it on vec4 `v` of integers."""
-    given = {"as_epilogue": as_epilogue, "unknown": PASSES if whole else "", **traits}
-    types = (*types, "i32") if whole else types
-    made = partial(lower, whole=whole, checked=checked)
+    given = {"as_epilogue": as_epilogue, "unknown": PASSES if integers else "", **traits}
+    types = (*types, "i32") if integers else types
+    made = partial(lower, integers=integers, checked=checked)
     return Op(name, refuse, same_shape, made, accuracy, types=types, fuses=True,
               kind="elementwise", errors=errors, follows="elementwise", **given)  # fmt: skip
 
@@ -125,8 +125,8 @@ def clipped(data: Array, low: float = -inf, high: float = inf) -> Array:
 def limit(name: str, low: float, high: float, errors: Errors = AS_THEY_ARE) -> Op:
     """Returns the op of an activation that only clamps."""
     limits = (low, high)
-    whole = f"clamp(v, {LIMITED[name]})"
-    return row(name, "exact", errors=errors, whole=whole, limits=limits,
+    integers = f"clamp(v, {LIMITED[name]})"
+    return row(name, "exact", errors=errors, integers=integers, limits=limits,
                quantize=quantized.limited(*limits))  # fmt: skip
 
 
@@ -173,20 +173,27 @@ OPS = (
     row("ceil", "exact", meaning=np.ceil),
     row("floor", "exact", meaning=np.floor),
     row("round", "exact", meaning=np.rint),
-    row("abs", "exact", whole="abs(v)", checked=True, quantize=quantized.magnitude, meaning=np.abs),
+    row(
+        "abs",
+        "exact",
+        integers="abs(v)",
+        checked=True,
+        quantize=quantized.magnitude,
+        meaning=np.abs,
+    ),
     row(
         "neg",
         "exact",
-        whole="-v",
+        integers="-v",
         checked=True,
         stored=True,
         meaning=np.negative,
         decompose=over_numbers(lambda steps, node: False),
     ),
-    row("sign", "exact", whole="sign(v)", meaning=np.sign),
+    row("sign", "exact", integers="sign(v)", meaning=np.sign),
     row("leaky_relu", "elementwise", errors=GATE, quantize=quantized.leaky_relu),
-    row("square", "elementwise", whole="v * v", checked=True, meaning=np.square),
-    row("cube", "elementwise", whole="v * v * v", checked=True, meaning=cubed, inexact=True),
+    row("square", "elementwise", integers="v * v", checked=True, meaning=np.square),
+    row("cube", "elementwise", integers="v * v * v", checked=True, meaning=cubed, inexact=True),
     row("shrink", "elementwise"),
     row("sqrt", "function", int16=lookup.root, meaning=np.sqrt),
     row("reciprocal", "function", meaning=inverse),
@@ -212,5 +219,5 @@ OPS = (
     row("from_bfloat16", "exact", ("f32", BFLOAT16)),
     row("to_float8", "exact", ("f32", "bool", *FLOAT8), meaning=in_8_bits, converts=True),
     row("from_float8", "exact", ("f32", *FLOAT8), meaning=of_8_bits, converts=True),
-    row("bitwise_not", "exact", (), whole="~v", as_epilogue=None),
+    row("bitwise_not", "exact", (), integers="~v", as_epilogue=None),
 )

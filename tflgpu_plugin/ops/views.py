@@ -46,8 +46,8 @@ class View:
         return any(axis.padded for axis in self.axes)
 
     @cached_property
-    def whole(self) -> bool:
-        """Whether the view has all elements of the input in order."""
+    def contiguous(self) -> bool:
+        """Whether the view has the first elements of the input, in order and without gaps."""
         axes = self.simple.axes
         return self.offset == 0 and len(axes) == 1 and axes[0].straight and axes[0].stride == 1
 
@@ -90,7 +90,7 @@ class View:
 
     def reshapes(self, shape: Shape) -> bool:
         """Whether the view has all elements of an input of this shape, in order."""
-        return self.whole and prod(self.shape) == prod(shape)
+        return self.contiguous and prod(self.shape) == prod(shape)
 
     @cached_property
     def simple(self) -> View:
@@ -105,7 +105,7 @@ class View:
         given = self.simple.axes
         if view.reshapes(self.shape):
             return View(view.shape, given, self.offset, self.value)
-        if self.whole and all(axis.straight for axis in view.axes):
+        if self.contiguous and all(axis.straight for axis in view.axes):
             return View(view.shape, view.axes, view.offset, self.value)
         found = coordinates(view, [axis.extent for axis in given])
         if found is None or (self.padded and view.padded and not _same(self.value, view.value)):
@@ -306,8 +306,8 @@ def _split(axis: Axis, extents: Sequence[int], strides: Sequence[int]) -> list[A
     return [axis]
 
 
-def whole(shape: Shape) -> View:
-    """Returns the view of all elements in order."""
+def identity(shape: Shape) -> View:
+    """Returns the view of all elements of an input of this shape, in order."""
     return View(shape, (Axis(prod(shape), 1),))
 
 

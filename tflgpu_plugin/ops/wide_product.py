@@ -17,7 +17,7 @@ from tflgpu_plugin.ops.decompose import Decomposition
 from tflgpu_plugin.ops.lowering import MAX_LOOP_ROUNDS, Kernel, Lowering
 from tflgpu_plugin.ops.movement import vector_strides
 from tflgpu_plugin.ops.reduce_forms import reduced_axes
-from tflgpu_plugin.ops.stored_numbers import COUNTED, keep, whole
+from tflgpu_plugin.ops.stored_numbers import COUNTED, as_int32, keep
 from tflgpu_plugin.ops.table import Op, elements
 from tflgpu_plugin.ops.wide_total import LAST_SHIFT, reduced
 
@@ -94,7 +94,7 @@ def decompose(steps: Decomposition, node: Node) -> bool:
     shape, axes = steps.shape(node.operand()), sorted(reduced_axes(steps.graph, node))
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     count, wanted = prod(shape[axis] for axis in axes), steps.shape(node.outputs[0])
-    given = whole(steps, node.operand())
+    given = as_int32(steps, node.operand())
     if zero := int(parameters(x)[1]):
         given = steps.add("sub", given, steps.indices(zero))
     if axes != list(range(len(axes))):

@@ -53,7 +53,13 @@ def _equal_constants(graph: Graph) -> dict[int, int]:
             continue
         if data.nbytes > MAX_COMPARED_BYTES:
             continue
-        key = data.shape, tensor.dtype, str(data.dtype), tensor.wide, data.flat[:SAMPLE].tobytes()
+        key = (
+            data.shape,
+            tensor.dtype,
+            str(data.dtype),
+            tensor.keep_f32,
+            data.flat[:SAMPLE].tobytes(),
+        )
         alike.setdefault(key, {})[number] = data
     for group in (group for group in alike.values() if len(group) > 1):
         first: dict[bytes, int] = {}
@@ -67,7 +73,7 @@ def _equal_constants(graph: Graph) -> dict[int, int]:
 def _key(e: Rewriter, node: Node) -> Hashable:
     """Returns a key that is equal for nodes that compute the same result."""
     made = [e.tensors[t] for t in node.outputs]
-    kinds = tuple((hashed(t.shape), t.dtype, t.host_dtype, t.wide, t.variable) for t in made)
+    kinds = tuple((hashed(t.shape), t.dtype, t.host_dtype, t.keep_f32, t.variable) for t in made)
     return node.op, node.inputs, attributes_key(node), node.epilogue, kinds
 
 

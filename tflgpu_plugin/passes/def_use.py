@@ -8,7 +8,7 @@ from math import isclose, isfinite
 
 from tflgpu_plugin import ops
 from tflgpu_plugin.ir import Graph, Node, is_integer
-from tflgpu_plugin.ops.views import View, through, whole as all_of
+from tflgpu_plugin.ops.views import View, identity, through
 from tflgpu_plugin.passes.rewriter import Rewriter
 
 # Largest relative difference of a constant from the number it stands for: float32 with six digits,
@@ -78,7 +78,7 @@ class DefUse:
         with a view and a factor: tensor = factor * view of source. The factor is 1 unless `scaled`,
         which also follows multiplications by a number. `view` is a view of the tensor to start
         from."""
-        view, factor = view or all_of(self.e.shape(tensor)), 1.0
+        view, factor = view or identity(self.e.shape(tensor)), 1.0
         while True:
             yield tensor, view, factor
             node = self.producer.get(tensor)

@@ -48,7 +48,7 @@ def _port(tensor: Tensor, kept: bool) -> Tensor:
     """Returns a tensor with only the properties that the host relies on. Ops may change the
     quantization of a state (`kept`)."""
     quantization = None if kept else tensor.quantization
-    return replace(paired(tensor), data=None, wide=False, quantization=quantization)
+    return replace(paired(tensor), data=None, keep_f32=False, quantization=quantization)
 
 
 def check_ids(before: Graph, after: Graph) -> None:

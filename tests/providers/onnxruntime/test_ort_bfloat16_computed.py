@@ -249,5 +249,5 @@ def test_what_is_read(op: str, kinds: list[str]) -> None:
     """Casts read the device's storage, and a row of float32 between."""
     graph = Node(op, ("bf16", (3,)), kinds=kinds).read().graph
     assert graph.nodes[0].op == "cast" and len({node.sources for node in graph.nodes}) == 1
-    assert graph.tensors[graph.nodes[0].outputs[0]].wide
+    assert graph.tensors[graph.nodes[0].outputs[0]].keep_f32
     assert graph.tensors[graph.outputs[0]].dtype == kinds[0]

@@ -94,7 +94,7 @@ class Masks:
                 found = np.add(*known) if op == "add" else np.where(*known)
                 return self.e.constant(np.asarray(found, np.float32))
         made = self.e.tensor(shape, like=origin.outputs[0])
-        self.e.tensors[made] = replace(self.e.tensors[made], wide=True)  # beyond float16
+        self.e.tensors[made] = replace(self.e.tensors[made], keep_f32=True)  # beyond float16
         nodes.append(self.e.node(op, inputs, (made,), [origin]))
         return made
 

@@ -30,7 +30,7 @@ def fuse_channel_gates(graph: Graph) -> Graph:
         if product is None or not uses.plain(node) or not gated(graph, node):
             continue
         made, found = product.outputs[0], _map_and_gates(uses, product)
-        if found is None or uses.reader(made) != node or e.tensors[made].wide:
+        if found is None or uses.reader(made) != node or e.tensors[made].keep_f32:
             continue
         inputs = (found[0], *node.inputs[1:], *[None] * (BIAS + 1 - len(node.inputs)), found[1])
         e.nodes[number] = replace(node, inputs=inputs, **merged(product, node))

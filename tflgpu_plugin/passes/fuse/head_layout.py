@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tflgpu_plugin.ir import Node, Shape
 from tflgpu_plugin.ops.axes import Axis
-from tflgpu_plugin.ops.views import View, part, through, whole
+from tflgpu_plugin.ops.views import View, identity, part, through
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.rewriter import Rewriter
 
@@ -114,7 +114,7 @@ def joined(uses: DefUse, product: Node, heads: Heads) -> list[Node]:
         Axis(batch, count * length * depth), Axis(length, depth), Axis(count, length * depth),
         Axis(depth, 1),
     )  # fmt: skip
-    view, nodes, last = whole(heads), list[Node](), 0
+    view, nodes, last = identity(heads), list[Node](), 0
     while _beside(count, depth) and (reader := uses.reader(tensor)) is not None:
         found = through(view, uses.e.view(reader))
         if found is None or reader.operand() != tensor or not uses.plain(reader):

@@ -70,7 +70,7 @@ def _kind(e: Rewriter, branch: _Branch) -> tuple[object, ...]:
     steps = tuple((each.op, each.parameters, each.tensor is None) for each in node.epilogue)
     attributes = repr(sorted(node.attributes.items()))
     weights = branch.weights.shape[1:], branch.weights.dtype
-    return node.operand(), attributes, *weights, steps, made.dtype, made.wide
+    return node.operand(), attributes, *weights, steps, made.dtype, made.keep_f32
 
 
 def _branch(uses: DefUse, node: Node) -> _Branch | None:

@@ -79,7 +79,7 @@ def _joined(e: Rewriter, before: Node, node: Node) -> Node | None:
     if first.reshapes(given) != view.reshapes(first.shape) or prod(view.shape) != prod(given):
         return None  # a cheap test that is nearly always sufficient
     joined = through(first, view)
-    if joined is None or not joined.whole:
+    if joined is None or not joined.contiguous:
         return None
     return e.moving(node, before.operand(), node.outputs, joined)
 
@@ -110,7 +110,7 @@ def _idle(e: Rewriter, node: Node, view: View) -> bool:
     perm = list(node.attributes.get("perm", ()))
     if (
         perm != sorted(perm)
-        or not view.whole
+        or not view.contiguous
         or not equal_by_example(view.shape, e.shape(node.operand()))
     ):
         return False
@@ -119,7 +119,7 @@ def _idle(e: Rewriter, node: Node, view: View) -> bool:
 
 def _facts(tensor: Tensor) -> tuple[object, ...]:
     """Returns the properties in which a tensor must equal the one that it replaces."""
-    return tensor.dtype, tensor.quantization, tensor.wide
+    return tensor.dtype, tensor.quantization, tensor.keep_f32
 
 
 def _take_over(e: Rewriter, node: Node) -> bool:
@@ -132,8 +132,8 @@ def _take_over(e: Rewriter, node: Node) -> bool:
         if source in producer.outputs:
             names = {source: node.outputs[0]}
             made = e.tensors[node.outputs[0]]
-            wide = made.wide or e.tensors[source].wide
-            e.tensors[node.outputs[0]] = replace(made, wide=wide)
+            wide = made.keep_f32 or e.tensors[source].keep_f32
+            e.tensors[node.outputs[0]] = replace(made, keep_f32=wide)
             outputs = tuple(names.get(t, t) for t in producer.outputs)
             e.nodes[k] = replace(producer, outputs=outputs)
             e.nodes = [n for n in e.nodes if n.id != node.id]

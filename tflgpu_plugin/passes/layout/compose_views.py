@@ -103,4 +103,4 @@ class _Joining:
 def _pins(view: View, step: View) -> bool:
     """Whether a join would hold for few values of a symbolic position: where it begins between the
     axes into which the first view splits one."""
-    return is_symbolic((step.offset,)) and not view.whole and len(view.axes) > len(view.shape)
+    return is_symbolic((step.offset,)) and not view.contiguous and len(view.axes) > len(view.shape)

@@ -11,7 +11,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Shape
 from tflgpu_plugin.ops.fully_connected import KEPT, MANY_ROWS
-from tflgpu_plugin.ops.views import View, through, whole
+from tflgpu_plugin.ops.views import View, identity, through
 from tflgpu_plugin.passes.def_use import DefUse
 from tflgpu_plugin.passes.layout.cleanup import clean
 from tflgpu_plugin.passes.rewriter import Rewriter
@@ -69,7 +69,7 @@ def _back(uses: DefUse, node: Node, shape: Shape) -> int | None:
     """Follows the movements after this node that keep the order of elements, and returns the first
     result that has this shape; None if there is none."""
     given = uses.e.shape(node.operand())
-    view: View | None = whole(given)
+    view: View | None = identity(given)
     while (view := through(view, uses.e.view(node))) is not None:
         output = node.outputs[0]
         if view.reshapes(given) and view.shape == shape:

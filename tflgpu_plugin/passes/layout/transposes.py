@@ -118,7 +118,7 @@ def _price(shape: Shape, perm: Perm) -> int:
     its launch."""
     if perm == tuple(range(len(perm))):
         return 0
-    return 1 if transposed(shape, perm).whole else LAUNCH_BYTES + 4 * prod(shape)
+    return 1 if transposed(shape, perm).contiguous else LAUNCH_BYTES + 4 * prod(shape)
 
 
 @heuristic

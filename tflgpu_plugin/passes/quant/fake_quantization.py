@@ -99,14 +99,14 @@ class _Simulation:
         return replace(node, epilogue=(self._by_rows(node, table, scale / count, levels),))
 
     def _layer(self, node: Node, levels: quantization.Levels) -> Node | None:
-        found = requantize.whole(self.graph, node)
+        found = requantize.integer_layer(self.graph, node)
         if found is None:
             return None
-        whole, table = found
+        integers, table = found
         x, weights = node.operand(), node.operand(1)
         scale, _ = quantization.parameters(self.tensors[x])
         step = self._by_rows(node, table, scale, levels)
-        numbers = self.e.add(requantize.retyped(self.tensors[weights], whole))
+        numbers = self.e.add(requantize.retyped(self.tensors[weights], integers))
         return replace(node, inputs=(x, numbers, *node.inputs[2:]), epilogue=(step,))
 
     def _by_rows(
@@ -149,7 +149,7 @@ def _limited(result: Tensor, limits: tuple[float, float]) -> quantization.Levels
 def _raw(tensor: Tensor) -> Tensor:
     """Returns the tensor before rounding. That of one with 16 bits stays float32."""
     return replace(tensor, name=f"{tensor.name}, not rounded", dtype="f32", quantization=None,
-                   wide=tensor.wide or tensor.dtype not in STORED)  # fmt: skip
+                   keep_f32=tensor.keep_f32 or tensor.dtype not in STORED)  # fmt: skip
 
 
 def _on_levels(graph: Graph, node: Node, tensor: int) -> bool:

@@ -47,7 +47,7 @@ class _Maker:
     ) -> int:
         held = self.e.tensors[self.node.operand()]
         shape = (*held.shape[:-1], 1) if row else held.shape
-        made = self.e.add(Tensor(f"{held.name}, {op}", shape, dtype, wide=True))
+        made = self.e.add(Tensor(f"{held.name}, {op}", shape, dtype, keep_f32=True))
         self.nodes.append(self.e.node(op, inputs, (made,), [self.node], **attributes))
         return made
 

@@ -1,5 +1,5 @@
 """Restores weights that a model stores in 8 bits to integers, with their scale as an epilogue op:
-in memory they take one byte each (see `precision.whole`), a quarter of float32."""
+in memory they take one byte each (see `precision.byte_constants`), a quarter of float32."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def numbers_on_levels(weights: Tensor) -> Array | None:
         return None
     if len(held.scale) > 1 and (held.axis != 0 or data.shape[0] != len(held.scale)):
         return None
-    numbers = requantize.whole_numbers(weights)
+    numbers = requantize.stored_integers(weights)
     scale = np.asarray(held.scale, np.float32).reshape(-1, *(1,) * (data.ndim - 1))
     off = np.abs(data - numbers * scale) / scale
     small = np.abs(numbers).max(initial=0) <= requantize.MAX_WEIGHT

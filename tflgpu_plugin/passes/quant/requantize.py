@@ -20,7 +20,7 @@ MAX_BIAS = 1.001 * 2**31  # float32 holds those of int32 times a scale only to 2
 MAX_WEIGHT = 255  # largest magnitude of 8-bit weights minus a zero point
 
 
-def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
+def integer_layer(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     """Returns the constants of a layer in integers: its weights in the layout of the op, and the
     rows [5 or 3, channels] that `requantized` or `rescaled` of kernels/numbers.wgsl reads. These
     are the bias (a multiple of `BIAS_UNIT` and the remainder), and the factor as fraction (high and
@@ -37,7 +37,7 @@ def whole(graph: Graph, node: Node) -> tuple[Array, Array] | None:
     scale = np.asarray(weights.quantization.scale, np.float64)
     if scale.size not in (1, channels) or weights.data.dtype != np.float32:
         return None
-    numbers = whole_numbers(weights)
+    numbers = stored_integers(weights)
     if np.abs(numbers).max(initial=0) > MAX_WEIGHT:
         return None  # sums could exceed 32 bits
     sums = scale * quantization.parameters(x)[0]  # the real value of 1 in a sum
@@ -102,7 +102,7 @@ def mean_rows(factor: float, count: int, channels: int) -> Array:
 
 def each(step: str, rows: int, scale: float, levels: Levels, channels: int) -> EpilogueOp:
     """Returns the epilogue op that requantizes the sums. `scale` is that of the layer's input,
-    `rows` the tensor of the rows from `whole`."""
+    `rows` the tensor of the rows from `integer_layer`."""
     return EpilogueOp(step, rows, (scale, *levels, float(-(-channels // 4))))
 
 
@@ -119,7 +119,7 @@ def in_fixed_point(rows: Array, levels: Levels, once: bool = False) -> str:
     return "requantize_small" if small.all() else "requantize"
 
 
-def whole_numbers(weights: Tensor) -> Array:
+def stored_integers(weights: Tensor) -> Array:
     """Returns the stored integers of dequantized weights, minus their zero point."""
     assert weights.data is not None and weights.quantization is not None
     scale = np.asarray(weights.quantization.scale, np.float32)

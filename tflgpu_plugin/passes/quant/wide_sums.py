@@ -35,7 +35,7 @@ def split(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]:
     weights = ops.rows()[node.op].weights
     assert weights is not None
     held, bias = e.tensors[node.operand(1)], _bias(e, node)
-    numbers = requantize.whole_numbers(held)
+    numbers = requantize.stored_integers(held)
     found = wide_total.layer(graph, node, numbers, bias, weights.axis)
     if found is None:
         raise ValueError("a layer over int16 that is not exact")
@@ -170,4 +170,4 @@ def _real(e: Rewriter, tensor: int) -> Tensor:
     """Returns a tensor of integers in the shape of another."""
     held = e.tensors[tensor]
     return replace(held, name=f"{held.name}, part", dtype="f32", data=None, quantization=None,
-                   variable=False, counted=None, wide=True)  # fmt: skip
+                   variable=False, counted=None, keep_f32=True)  # fmt: skip
