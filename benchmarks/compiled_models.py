@@ -183,7 +183,7 @@ class Times:
 
 
 def measured(content: bytes, length: float, parts: bool = False) -> Times:
-    """Times a model both ways for about so many seconds."""
+    """Times a model both ways for about this many seconds."""
     interpreters = [made(content, name) for name in FRONTENDS]
     feed = values(interpreters[0])
     answers = [hosts.invoked(one, feed) for one in interpreters]

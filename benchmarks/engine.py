@@ -64,7 +64,7 @@ class Worker:
         self.hello: dict[str, Any] = self._read()
 
     def run(self, count: int) -> None:
-        """Runs the engine so many times after a pause, and adds the times to `times`."""
+        """Runs the engine this many times after a pause, and adds the times to `times`."""
         time.sleep(PAUSE)
         assert self._process.stdin is not None
         self._process.stdin.write(f"{count}\n")

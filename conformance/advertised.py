@@ -151,7 +151,7 @@ class _Facts:
                 return f"{held}, the row has {', '.join(types)}"
             shape = self.shapes.get(name)
             if shape is None:
-                return "a shape that only a run tells"
+                return "a shape that is known only in a run"
             if len(shape) > MAX_RANK:
                 return f"rank {len(shape)}, rows have up to {MAX_RANK}"
             return ""

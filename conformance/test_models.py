@@ -25,7 +25,7 @@ MODELS = model_inputs.models()
 DETECTORS = {"ssd_mobilenet_v1_coco_float_from_quant"}
 
 # Nodes on the GPU of models in 16 and 8 bits. What is left: operators without a row, and nodes
-# after a shape that only a run tells.
+# after a shape that is known only in a run.
 QUANTIZED = {
     "pose_detection_fp16": 291, "face_detection_full_range_sparse": 388,
     "mobilenet_v1_0.25_224_quant": 31, "mobilenet_v2_1.0_224_quant": 65,

@@ -137,7 +137,7 @@ def scored(form: Form, mode: int = 0) -> Form:
 
 def turned(x: Array, places: Array | None, rows: int = 9, half: int = 4, domain: str = CONTRIB,
            **attributes: Any) -> Form:  # fmt: skip
-    """Returns a node of RotaryEmbedding, with angles for so many positions, or those of the
+    """Returns a node of RotaryEmbedding, with angles for this many positions, or those of the
     batch."""
     angles = _chance.uniform(-3, 3, (rows, half) if places is not None else (2, 5, half))
     turns = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)

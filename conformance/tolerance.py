@@ -33,8 +33,8 @@ MODEL_STEPS, MODEL_STEPS_SHARE = 2, 0.01  # models in integers: few outputs are 
 GRAPH = 3e-5  # up to 20 operators that each keep a standard deviation of 1
 FAINT = 1e-3  # an output of a graph counts as at least so large
 FLOAT_PART = 1e-5  # float results in quantized models, of the largest magnitude
-# Graphs of any operators: or so many times what the host's answer moves by when inputs do by NUDGE
-# (16 ULP), since differences of nearly equal numbers magnify every rounding error.
+# Graphs of any operators: or this many times what the host's answer moves by when inputs do by
+# NUDGE (16 ULP), since differences of nearly equal numbers magnify every rounding error.
 MOVED, NUDGE = 4.0, 1e-6
 BOX = 1e-3  # corners of a detector's boxes, of the picture
 
@@ -82,7 +82,8 @@ HOST_FLOORS: dict[tuple[str, str], float] = {
     ("onnxruntime", "LSTM"): 2.0**-22,  # of its gates
     ("onnxruntime", "UNIDIRECTIONAL_SEQUENCE_LSTM"): 2.0**-22,
 }
-# The host's answer is a witness of what the case means: so many times the tolerance it may be off.
+# The host's answer is a witness of what the case means: this many times the tolerance it may be
+# off.
 WITNESS = 100.0
 
 
@@ -122,7 +123,7 @@ class Verdict:
 
 
 def bound(accuracy: str, truth: Array, moved: Array, terms: int = 1) -> Bound:
-    """Returns the bound of an accuracy class around these true values, for sums of so many terms;
+    """Returns the bound of an accuracy class around these true values, for sums of this many terms;
     `moved` is the condition: by how much rounding of the inputs changes each element."""
     row = CLASSES[accuracy]
     if accuracy == "exact" or truth.dtype.kind != "f":

@@ -88,7 +88,7 @@ def _variants(array: Array, question: Question) -> Iterator[tuple[str, Array]]:
 
 
 def _other(array: Array, value: Any, steps: int) -> Any:
-    """Returns another number of the type: integers so many steps off, floats off by a fraction of
+    """Returns another number of the type: integers this many steps off, floats off by a fraction of
     the tensor's magnitude."""
     if array.dtype.kind == "b":
         return not value

@@ -75,7 +75,7 @@ class Chat:
         return Chat(og, model, longest, tokenizer.encode, tokenizer.create_stream().decode)
 
     def generator(self, longest: int, batch: int = 1) -> Any:
-        """Returns a generator of this batch, for texts of at most so many tokens."""
+        """Returns a generator of this batch, for texts of at most this many tokens."""
         settings = self.og.GeneratorParams(self.model)
         settings.set_search_options(
             max_length=min(longest, self.longest), do_sample=False, batch_size=batch

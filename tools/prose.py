@@ -39,6 +39,8 @@ RETIRED = {
     r"split depth": "split-K",
     r"an? partition of none": "no partition",
     r"(?:is|are|was|were|be|been) told": "given, reported, logged",
+    r"runs? tells?": "known only in a run, computed in a run",
+    r"so many(?!(?:\s+\S+){0,7}?\s+(?:that|as)\b)": "this many",
     r"(?-i:an) (?=[bcdfgjkpqtvwyz])(?!x\b)[a-z]{2,}": "a",
     r"(?-i:a) (?=[aio])(?!one\b|once\b)[a-z]{2,}": "an",
 }

@@ -8,7 +8,7 @@ roots and exponentials are off by what WGSL allows, products are fused with sums
 differently, subnormal numbers are zero, choices between two floats drop NaN, no operation makes an
 infinity or NaN, comparisons with NaN are true, remainders of negative integers differ; subgroups
 have 4, 8 or 16 lanes. In each mode the quick part, the networks and the real models run, or those
-that the mode is about; with --sample so many of these tests."""
+that the mode is about; with --sample this many of these tests."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Made(Code):
 
 
 def _step(flags: str, op: str, lanes: int) -> Step:
-    """Returns the step of an instruction, repeated for so many registers in a row."""
+    """Returns the step of an instruction, repeated for this many registers in a row."""
     times = 1 + sum(map(int, _REPEATED.findall(flags)))
     needs = tuple(number for flag, number in QUEUES.items() if f"({flag})" in flags)
     delay = times + sum(map(int, _IDLE.findall(flags)))

@@ -58,7 +58,7 @@ class _Block:
         return self.node("fully_connected", [shape], *given, **plain)
 
     def in_blocks(self, x: int, outputs: int, bits: int = 4, block: int = 32) -> int:
-        """Adds a dense layer whose weights are stored in blocks of so many bits."""
+        """Adds a dense layer whose weights are stored in blocks of this many bits."""
         *rows, inputs = self.tensors[x].shape
         words = (outputs, inputs // block, block * bits // 32)
         row = np.random.default_rng(0).integers(-(2**31), 2**31, words[1:], np.int32)

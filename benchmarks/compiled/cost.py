@@ -100,8 +100,8 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu(ABC):
-    """`units` (compute units, multiprocessors, Xe cores) at `ghz`, with so many `schedulers` each;
-    `peak`: multiply-adds of a unit per cycle; `dram`: gigabytes per second, by the maker's
+    """`units` (compute units, multiprocessors, Xe cores) at `ghz`, with this many `schedulers`
+    each; `peak`: multiply-adds of a unit per cycle; `dram`: gigabytes per second, by the maker's
     specification of a card or chip with these units."""
 
     units: int
@@ -139,8 +139,8 @@ def cost(
     products: int | None = None,
     constants: int = 0,
 ) -> Cost:
-    """Returns the cost of `groups` workgroups of so many threads, whose loops run as those of one
-    thread, and which make so many multiply-adds, where that is known. `constants`: the bytes of
+    """Returns the cost of `groups` workgroups of this many threads, whose loops run as those of one
+    thread, and which make this many multiply-adds, where that is known. `constants`: the bytes of
     constants that they may read."""
     if products is None:
         rounds, sure = _matched(made, loops)

@@ -1,5 +1,5 @@
-"""The kernels that spill registers today: at most so many of a family of ops on each GPU. The check
-fails where there are more; a number that is too large is a mistake, too, if all cases ran."""
+"""The kernels that spill registers today: at most this many of a family of ops on each GPU. The
+check fails where there are more; a number that is too large is a mistake, too, if all cases ran."""
 
 from __future__ import annotations
 

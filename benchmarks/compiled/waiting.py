@@ -17,7 +17,7 @@ SHARED_BYTES = 128  # per cycle of a unit
 class Step(Instruction):
     """`kind` is one of: float, int, load, store, shared (workgroup memory), other, uncounted.
     `bytes` are those of the whole subgroup. `needs` and `makes` are numbers of registers or
-    barriers; what is made is there `after` so many cycles. `frees`: barriers that end when the
+    barriers; what is made is there `after` this many cycles. `frees`: barriers that end when the
     registers that it reads may be written again. `delay`: cycles until the next is issued."""
 
     needs: tuple[int, ...] = ()

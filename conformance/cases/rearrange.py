@@ -66,7 +66,7 @@ def filled(name: str, shape: Shape, numbers: str = "i32", dtype: str = "f32") ->
 
 
 def looked_up(name: str, rows: int | Sequence[int], shape: Shape) -> Case:
-    """Returns a case of rows of a table; the indices are constant, or so many are given at run
+    """Returns a case of rows of a table; the indices are constant, or this many are given at run
     time."""
     told = Input((rows,), "i32", low=0, high=shape[0]) if isinstance(rows, int) else None
     given = (told or constant(tuple(rows), "i32"), Input(shape))  # type: ignore[arg-type]

@@ -34,8 +34,8 @@ def layer(
     told: bool = False,
     **attributes: Any,
 ) -> NodeCase:
-    """Returns a node case; `parts` are the inputs after the states. `told`: a run tells the
-    weights."""
+    """Returns a node case; `parts` are the inputs after the states. `told`: the
+    weights are inputs, not constants."""
     gates = len(attributes.get("gates", "ifco")) if op == "lstm" else GATES[op]
     wide = outputs or units
     lengths = (batch, steps) if attributes.get("time_axis") else (steps, batch)

@@ -26,7 +26,7 @@ Pass = Callable[[Graph], Graph]
 CLOSE, MOVED, FLOOR = 2e-5, 32.0, 1e-30
 TRIALS = 2  # of inputs that are off
 # Factors of quantized steps have 15 bits at least: of a level. Where limits are levels, too, they
-# may differ by what rounding brings about, and are compared with it: a share, by so many levels.
+# may differ by what rounding brings about, and are compared with it: a share, by this many levels.
 STEP, FEW, LEVELS = 0.05, 0.03, 2.0
 LARGE = 1 << 28  # multiply-adds of a graph that is evaluated before and after all passes first
 

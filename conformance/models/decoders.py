@@ -124,7 +124,7 @@ def gpt(size: Size) -> bytes:
 
 
 def _decoder(w: Writer, size: Size, heads: int, total: str = "total", opset: int = 17) -> bytes:
-    """Returns the model, whose cache has so many heads; `total` names the length of the mask."""
+    """Returns the model, whose cache has this many heads; `total` names the length of the mask."""
     inputs: dict[str, Any] = {
         "input_ids": (I64, ("batch", "tokens")), "attention_mask": (I64, ("batch", total)),
     }  # fmt: skip

@@ -78,7 +78,7 @@ def _agrees(first: type, second: type) -> bool:
 
 def _along(values: Any, x: Array, axis: int, block: int = 0) -> Any:
     """Returns scales or zero points in a shape that broadcasts over x: a single one, one per index
-    of `axis`, or one per block of so many indices."""
+    of `axis`, or one per block of this many indices."""
     values = np.asarray(0 if values is None else values)
     if block and values.ndim == x.ndim:
         return np.repeat(values, block, axis).take(np.arange(x.shape[axis]), axis)
@@ -284,7 +284,7 @@ class GatherBlockQuantized(OpRun):
 
 
 def _unpacked(packed: Array, bits: int) -> Array:
-    """Returns numbers of so many bits, packed in the bytes of the last axis, as float64."""
+    """Returns numbers of this many bits, packed in the bytes of the last axis, as float64."""
     parts = [packed >> shift & 2**bits - 1 for shift in range(0, 8, bits)]
     whole = np.stack(parts, -1).reshape(*packed.shape[:-1], -1)
     return np.asarray(whole, np.float64)

@@ -89,7 +89,7 @@ def _lookup(x: Array, table: Array, scale: float) -> Array:
 
 
 def _digit(x: Array, numbers: Sequence[float]) -> Array:
-    """Returns the digit after so many bits, of a number with signed digits."""
+    """Returns the digit after this many bits, of a number with signed digits."""
     scale, before, bits, last = numbers
     left = np.rint(x / scale).astype(np.int64)
     base = 1 << int(bits)
@@ -292,7 +292,7 @@ def _matmul(a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = F
 
 
 def _wide(weights: Array, scales: Array, zeros: Array | None, bits: int, block: int) -> Array:
-    """Returns rows of words of so many bits as the numbers that they represent."""
+    """Returns rows of words of this many bits as the numbers that they represent."""
     words = weights.astype(np.int64)[..., None] >> np.arange(0, 32, bits)
     numbers = (words & (2**bits - 1)).reshape(*scales.shape, block)
     middle = np.full(scales.shape, 2 ** (bits - 1)) if zeros is None else zeros

@@ -16,8 +16,8 @@ _changes: list[Change] = []
 
 
 def rounded(value: Array | float, terms: int = 1) -> Array:
-    """Returns the value with the rounding errors of float32 arithmetic: of a sum of so many terms,
-    so many times."""
+    """Returns the value with the rounding errors of float32 arithmetic: of a sum of this many
+    terms, this many times."""
     value = np.asarray(value, np.float64)
     for change in _changes:
         with np.errstate(invalid="ignore"):
@@ -42,7 +42,7 @@ def by(change: Change) -> Iterator[None]:
 
 def times_factor(x: Array, numbers: Sequence[float]) -> Array:
     """Multiplies multiples of a unit, as integers, by a 31-bit factor, rounding halves up; then
-    drops so many bits on the right, rounding halves away from zero."""
+    drops this many bits on the right, rounding halves away from zero."""
     unit, high, low, shift, result = numbers
     steps = x / unit
     whole = np.copysign(np.floor(np.abs(steps) + 0.5), steps).astype(np.int64)

@@ -68,7 +68,7 @@ def matmul_n_bits(e: Builder) -> int:
 
 
 def _with_run_weights(e: Builder) -> int:
-    """Builds MatMulNBits with weights that a run tells: they are dequantized in the run."""
+    """Builds MatMulNBits with weights that are known only in a run, which dequantizes them."""
     bits, block, outputs = e.integer("bits", 4), e.integer("block_size"), e.integer("N")
     inner, blocks = e.integer("K"), -(-e.integer("K") // block)
     numbers = _parted(e, e.x(1), (outputs, blocks, block), bits)

@@ -53,7 +53,7 @@ def _equation(e: Builder) -> tuple[list[str], str]:
 
 
 def _unnamed(rank: int) -> str:
-    """Returns the characters for so many axes of an ellipsis, which are counted from the last."""
+    """Returns the characters for this many axes of an ellipsis, which are counted from the last."""
     return "".join(chr(UNNAMED + k) for k in reversed(range(rank)))
 
 

@@ -51,7 +51,7 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True)
 class Forest:
-    """Decision trees with so many `leaves` and `classes`; `roots` are as children."""
+    """Decision trees with this many `leaves` and `classes`; `roots` are as children."""
 
     nodes: Nodes
     roots: Array

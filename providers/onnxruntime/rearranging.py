@@ -210,7 +210,8 @@ def pad(e: Builder) -> int:
 
 
 def _padded_in_a_run(e: Builder, x: int, table: int) -> int:
-    """Returns `x` padded with a value that only a run tells: it replaces padding with zeros."""
+    """Returns `x` padded with a value that is known only in a run: it replaces padding with
+    zeros."""
     ones = e.add("expand", e.const(np.ones((1,) * e.rank(x))), e.index(e.shape(x)))
     within = e.add("equal", e.add("pad", ones, table, 0.0, mode="constant"), 1.0, dtype="bool")
     zero = e.const(0, np.int32 if e.dtype(x) in WHOLE else np.float32)

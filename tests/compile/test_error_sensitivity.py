@@ -201,7 +201,7 @@ def test_fused_factors_make_outputs_larger() -> None:
     for step, factor in (
         (EpilogueOp("mul", 9), float(squared(by).mean())),
         (EpilogueOp("mul", None, (3.0,)), 9.0),
-        (EpilogueOp("mul", 2), 1.0),  # by what a run tells
+        (EpilogueOp("mul", 2), 1.0),  # by a tensor
     ):
         node = replace(layer(0, "conv_2d", 0, 100, 1), epilogue=(step,))
         found = sensitivities(shapes, {100: FIRST, 9: by}, node)
@@ -232,7 +232,7 @@ def test_fused_factors_go_channel_by_channel() -> None:
 def test_windows_strides_and_groups(
     op: str, weights: tuple[int, ...], strides: tuple[int, int], places: int
 ) -> None:
-    """Each output of a transposed convolution is reached by so many positions of the window; each
+    """Each output of a transposed convolution is reached by several positions of the window; each
     group has the rows of its own outputs."""
     last = filled(weights, 7)
     shapes = {0: IMAGE, 1: (1, 4, 4, 16), 2: (1, 4, 4, 4)}

@@ -17,7 +17,7 @@ from tflgpu_plugin.ir import Array, Graph, Target
 TARGET = Target(software=True, vendor="software", subgroup_size=8)
 FAMILIES = sorted({row.family for row in ops.rows().values()})
 LARGE = 1 << 16  # bytes of constants in a case; larger ones are slow to pack
-EVERY = 4  # of so many cases, one is tried
+EVERY = 4  # one case in this many is tried
 
 
 def graphs(family: str) -> Iterator[Graph]:

@@ -27,7 +27,7 @@ TARGETS = {
 FAMILIES = sorted({row.family for row in ops.rows().values()})
 # Families whose kernels take a number of rows or rounds per thread, chosen by the example.
 CHOSEN = ("depthwise", "group_moments", "normalization", "reduce")
-EVERY, FEW = 15, 20  # of so many cases, one is tried; of few results no share counts
+EVERY, FEW = 15, 20  # one case in this many is tried; of few results no share counts
 CHANGES = (lambda n: n + 1, lambda n: 2 * n, lambda n: n + 4)
 
 

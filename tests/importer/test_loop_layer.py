@@ -314,7 +314,7 @@ def at_a_gate() -> Loop:
 WRONG: dict[str, Callable[[], Loop]] = {
     "starts at 1": lambda: started(1),
     "starts at -1": lambda: started(-1),
-    "starts where a run tells": lambda: started(None),
+    "starts at an index of the run": lambda: started(None),
     "counts by 2": lambda: by_two(),
     "never ends": lambda: ended("less", number(1), number(STEPS)),
     "ends at once": lambda: ended("less", value(0), number(0)),

@@ -18,7 +18,7 @@ from tflgpu_plugin.providers.tflite.ops import TABLE
 
 
 def windowed(shape: Shape, axes: Sequence[int], window: int, tells_open: bool = True) -> HostModel:
-    """Returns a model of the maximum over windows of so many samples; the input is open on these
+    """Returns a model of the maximum over windows of this many samples; the input is open on these
     axes."""
     pool = {"strides": (1, 1), "padding": "valid", "activation": "none", "window": (window, 1)}
     tensors = [Tensor("x", shape), Tensor("y", ()), Tensor("z", ())]

@@ -138,7 +138,7 @@ def test_only_a_partition_between_cpu_nodes_is_dropped() -> None:
 
 
 def in_the_middle(nodes: int, size: int, **around: Any) -> str | None:
-    """Returns the refusals of so many nodes in a row, between two of the CPU's."""
+    """Returns the refusals of this many nodes in a row, between two of the CPU's."""
     graph = graph_of({k: [k - 1] for k in range(101, nodes + 103)}, size)
     part = partition.extract(graph, set(range(102, nodes + 102)))
     return partition.loss(graph, part, Around(**around))

@@ -143,7 +143,7 @@ def edits(file: str) -> tuple[Edit, ...]:
 
 
 def sample(count: int, seed: int, areas: Sequence[str] = ()) -> list[Mutant]:
-    """Returns so many mutants, spread over areas by share and over files by size. Another
+    """Returns this many mutants, spread over areas by share and over files by size. Another
     line elsewhere changes none of them: each mutant draws its own lot. Areas are mixed, so that a
     run that ends early has seen all of them."""
     chosen = {area: SHARES[area] for area in areas or AREAS}

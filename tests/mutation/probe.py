@@ -35,7 +35,7 @@ MANY_FORMS = ("conv", "depthwise", "transpose_conv", "fully_connected", "conv_3d
 FEW = ("as on hardware without shuffles", "as on a software adapter", "with folded dispatches")
 
 SHAPES = "shapes"
-QUANTIZED, TWINS = "quantized", 4  # 8-bit twins as a family, of which every so many is taken
+QUANTIZED, TWINS = "quantized", 4  # 8-bit twins as a family; one in this many is taken
 
 AnyCase = Case | NodeCase
 Plans = dict[str, dict[str, str]]  # by case and target, what its plan is

@@ -52,7 +52,7 @@ class Outcome:
 
 class Runner:
     """Runs `jobs` mutants at a time. With `thorough`, checks skip nothing to be quick; with `last`,
-    survivors must also pass the checks of other files. No mutant is started after so many
+    survivors must also pass the checks of other files. No mutant is started after this many
     `seconds`."""
 
     def __init__(

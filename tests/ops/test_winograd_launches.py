@@ -69,7 +69,7 @@ def test_where_winograd_pays_on_a_gpu(
         ((2, 20, 21, 36), held(18, 3, 3, 18), SAME, 1),  # groups
         ((2, 20, 21, 36), held(18, 3, 5, 36), SAME, 1),
         ((2, 20, 21, 36), held(18, 5, 3, 36), SAME, 1),
-        ((2, 20, 21, 36), (18, 3, 3, 36), SAME, 2),  # weights that a run tells
+        ((2, 20, 21, 36), (18, 3, 3, 36), SAME, 2),  # weights that are known only in a run
         ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"strides": (1, 2)}, 1),
         ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"strides": (2, 1)}, 1),
         ((2, 20, 21, 36), held(18, 3, 3, 36), SAME | {"dilations": (2, 1)}, 1),

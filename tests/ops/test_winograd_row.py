@@ -86,7 +86,7 @@ def test_the_launch() -> None:
         (X, held(18, 3, 2, 36), SAME, False),
         (X, held(18, 5, 3, 36), SAME, True),
         (X, held(18, 1, 3, 36), SAME, True),
-        (X, (18, 3, 3, 36), SAME, False),  # weights that a run tells
+        (X, (18, 3, 3, 36), SAME, False),  # weights that are known only in a run
         (X, held(18, 3, 3, 36), SAME | {"strides": (1, 2)}, False),
         (X, held(18, 3, 3, 36), SAME | {"strides": (2, 1)}, True),
         (X, held(18, 3, 3, 36), SAME | {"dilations": (2, 1)}, True),

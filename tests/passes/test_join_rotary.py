@@ -16,7 +16,7 @@ LENGTH, DEPTH, BEFORE = 5, 8, 3
 
 
 class Decoder(ShapedNet):
-    """A graph of queries, keys and values from one product, with so many heads each."""
+    """A graph of queries, keys and values from one product, with this many heads each."""
 
     batch = 1
 

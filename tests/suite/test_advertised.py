@@ -48,7 +48,7 @@ def test_what_a_row_promises() -> None:
         (ADD, DOUBLE, (DOUBLE, [2]), (DOUBLE, [2]), "DOUBLE, the row has f32"),
         (CAT, FLOAT, (FLOAT, [1] * 8), (FLOAT, [1] * 8), ""),
         (CAT, FLOAT, (FLOAT, [1] * 9), (FLOAT, [1] * 9), "rank 9, rows have up to 8"),
-        (ADD, FLOAT, (FLOAT, ["n"]), (FLOAT, [1]), "a shape that only a run tells"),
+        (ADD, FLOAT, (FLOAT, ["n"]), (FLOAT, [1]), "a shape that is known only in a run"),
         (RANGE, INT64, (INT64, []), (INT64, []), "the row asks for a constant delta"),
         (
             [helper.make_node("MaxPool", ["a"], ["y", "places", "more"], kernel_shape=[1])],

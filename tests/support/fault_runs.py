@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--step", type=int, default=1, help="of the numbers of calls")
     parser.add_argument("--calls", default="", help="before which the device is lost")
-    parser.add_argument("--random", type=int, default=0, help="try so many random graphs instead")
+    parser.add_argument("--random", type=int, default=0, help="try this many random graphs instead")
     arguments = parser.parse_args()
     if not os.environ.get("TFLGPU_TEST_TREE"):
         with tempfile.TemporaryDirectory() as folder:

@@ -26,7 +26,7 @@ CACHES = {"k_out": "kv_cache_k_0", "v_out": "kv_cache_v_0"}
 
 
 def graph(tokens: int, scores: bool) -> bytes:
-    """Returns one layer of attention over the cache, for so many tokens at once."""
+    """Returns one layer of attention over the cache, for this many tokens at once."""
     random = np.random.default_rng(7)
     table, query, last = (
         random.normal(size=size).astype(np.float32) * scale

@@ -216,8 +216,8 @@ MODELS: dict[str, Callable[[], bytes]] = {
 
 
 class _Program:
-    """Grows a model: values of so many rows by what it says, variables whose reads say so and loose
-    ones, reads and assignments in random order."""
+    """Grows a model: values of this many rows by what it says, variables whose reads say so and
+    loose ones, reads and assignments in random order."""
 
     def __init__(self, seed: int) -> None:
         self.choose, self.model = random.Random(seed), Stateful()
@@ -310,7 +310,7 @@ class _Program:
 
 
 def program(seed: int, length: int = 30) -> bytes:
-    """Returns a program of so many operators; its last four values are outputs."""
+    """Returns a program of this many operators; its last four values are outputs."""
     made = _Program(seed)
     while len(made.model.operators) < length:
         made.grow()

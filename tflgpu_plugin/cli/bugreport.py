@@ -137,7 +137,7 @@ def _machine() -> dict[str, Any]:
 
 def _conformance(given: compare.Request, seconds: float) -> dict[str, Any]:
     """Returns the results of the conformance suite for the ops of the model on the GPU, which it
-    tests for so many seconds, or why there are none."""
+    tests for this many seconds, or why there are none."""
     with engine.watch() as built:
         found = check.check(given.model, given.options, given.host)
     names = sorted({node.op for one, _ in built for node in one.graph.nodes} & ops.rows().keys())

@@ -62,7 +62,7 @@ class Probe:
         return SLICES if self.kind == "bytes" else 4 * SLICES
 
     def plan(self, launches: int) -> Plan:
-        """Returns a plan that launches the kernel so many times, one after the other."""
+        """Returns a plan that launches the kernel this many times, one after the other."""
         x, w = X_PIXELS * MAX_STEPS * 16, BLOCKS * MAX_STEPS * 4 * SLICES * 16
         y = BLOCKS * SLICES * X_PIXELS * 16
         roles = Buffer("uniforms", UNIFORM_BYTES), Buffer("pool", x), Buffer("pool", w)

@@ -28,9 +28,9 @@ Flat = tuple[int, ...]  # for each input its rank and extents, then for each run
 Limits = Mapping[int, tuple[int, int]]  # least and largest value of a symbol, by its position
 KEPT = 8  # how many templates, and shapes of earlier runs, are remembered
 MARGIN = 4  # a buffer that is too small is made 1 / MARGIN larger than needed, ...
-NARROW = 3  # after so many templates in a row that hold for few shapes, no more are made
+NARROW = 3  # after this many templates in a row that hold for few shapes, no more are made
 SMALL = 1 << 25  # bytes of tensors for a few images up to which buffers also suffice for two
-STEPS = 32  # ... or larger by so many steps, if it grows in small steps
+STEPS = 32  # ... or larger by this many steps, if it grows in small steps
 
 
 def flat(shapes: Sequence[Shape]) -> list[int]:

@@ -38,7 +38,7 @@ def as_taken(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def read(buffer: Any, count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Returns so many elements of a buffer, of any type."""
+    """Returns this many elements of a buffer, of any type."""
     found: npt.NDArray[Any] = (
         buffer.read(count, kind)
         if kind.name in TAKEN

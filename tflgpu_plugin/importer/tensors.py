@@ -37,8 +37,8 @@ class Tensors:
     whose first axis counts the tensors of the list. `trials` has the known values that depend on a
     count (see `importer.counts`), and `bounds` the upper bound of each count. `computed` are
     tensors that follow from more than a few integers; None if all do that are not known. The counts
-    in `growing` have no known bound: results have `room` for so many elements, and if a run counts
-    more, native code requests a plan with more room."""
+    in `growing` have no known bound: results have `room` for this many elements, and if a run
+    counts more, native code requests a plan with more room."""
 
     table: MutableMapping[int, Tensor] = field(default_factory=dict)
     mark: object = field(default_factory=object)

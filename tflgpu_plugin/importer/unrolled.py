@@ -81,7 +81,7 @@ class Steps:
     taken: int = 0
 
     def check(self) -> None:
-        """Raises Unsupported where the launches of so many nodes take longer than the CPU,
+        """Raises Unsupported where the launches of this many nodes take longer than the CPU,
         including what a loop on the CPU costs: the graph is in two parts around it."""
         if not self.e.nodes:
             raise not_unrolled("none of its steps has work for the GPU")
@@ -91,7 +91,7 @@ class Steps:
         return partition.effort(Graph.over(self.e.tensors.table, *nodes))
 
     def _check(self, count: int, done: Effort) -> None:
-        """Raises Unsupported for so many nodes with this work: see `check`."""
+        """Raises Unsupported for this many nodes with this work: see `check`."""
         if count > MAX_NODES:
             raise not_unrolled(f"they have more than {MAX_NODES} nodes together")
         on_gpu = SECONDS_PER_NODE * count + done.on_gpu

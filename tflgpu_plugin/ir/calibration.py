@@ -1,4 +1,4 @@
-"""What was measured on a device, as plain data."""
+"""The results of a device's calibration, as plain data."""
 
 from __future__ import annotations
 

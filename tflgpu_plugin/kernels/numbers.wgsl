@@ -153,7 +153,7 @@ fn softmax_share(v: vec4f, e: vec4f, sum: vec4i) -> vec4f {
   let product = vec4i(v) * vec4i(e) + (vec4i(1) << (right - vec4u(1u)));
   return vec4f(clamp(product >> right, vec4i(0), vec4i(32767)));
 }
-// The digit of an int16 number (v over unit) after `before` bits: of so many bits, with a sign; the last one is what is left.
+// The digit of an int16 number (v over unit) after `before` bits: of this many bits, with a sign; the last one is what is left.
 fn short_digit(v: vec4f, unit: f32, before: u32, bits: u32, last: bool) -> vec4f {
   let half = vec4i(1i << (bits - 1u));
   var n = vec4i(units_in(v, unit));

@@ -26,7 +26,7 @@ class Fold:
     extent: int
 
     def indices(self, count: int) -> Array:
-        """Returns the indices of so many positions."""
+        """Returns the indices of this many positions."""
         after = count - self.before - self.extent
         mode: Any = self.mode
         return np.asarray(np.pad(np.arange(self.extent), (self.before, after), mode))
@@ -144,7 +144,7 @@ def aligned(axes: Sequence[Axis], extents: Sequence[int]) -> list[list[Axis]] | 
 
 
 def _fills(waiting: Sequence[Axis], left: int) -> bool:
-    """Whether the last of these axes, or a part of it, has so many elements for all values of
+    """Whether the last of these axes, or a part of it, has this many elements for all values of
     symbols. It completes the group then, also if it has one element."""
     if not waiting:
         return False

@@ -159,7 +159,7 @@ class Weights(NamedTuple):
     shift: int
 
     def parted(self, count: int) -> Weights:
-        """Returns these weights in so many parts of the channels."""
+        """Returns these weights in this many parts of the channels."""
         blocks = replace(self.blocks, depth=self.blocks.depth // count)
         return self._replace(blocks=blocks, parts=count)
 

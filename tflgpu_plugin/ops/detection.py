@@ -72,7 +72,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
 
 
 def visits(boxes: int, count: int) -> int:
-    """Returns how many boxes a thread reads to select so many."""
+    """Returns how many boxes a thread reads to select this many."""
     return -(-boxes // THREADS) * (count + 1)
 
 

@@ -51,9 +51,9 @@ def pieces_of(unit: int) -> int:
 
 
 def moves(pack: Pack, moved: Pack, size: tuple[int, bool], more: int) -> bool:
-    """Whether a `pack` of so many vec4, of int32 or not, only changes the order of numbers and adds
-    zeros: if the numbers of a constant are increased by `more`, so are all nonzero numbers of its
-    packed form (`moved`)."""
+    """Whether a `pack` of this many vec4, of int32 or not, only changes the order of numbers and
+    adds zeros: if the numbers of a constant are increased by `more`, so are all nonzero numbers of
+    its packed form (`moved`)."""
     import numpy as np
 
     vectors, int32 = size

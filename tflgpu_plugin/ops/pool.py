@@ -36,7 +36,7 @@ from tflgpu_plugin.ops.window import Span
 NORM = Reduction(
     ZERO, SUM, "pow_exact(a, vec4f(1.0 / p.order))", "pow_exact(abs(v), vec4f(p.order))"
 )
-# Sums of so many int16 numbers: two roundings of float32 then have an error of less than 1/2.
+# Sums of this many int16 numbers: two roundings of float32 then have an error of less than 1/2.
 MAX_INT16_AREA = 127
 ONE = Span(1, 1, 1, 1, 0, 1)  # stands for an absent axis
 

@@ -25,7 +25,8 @@ content; h = (1 - update) * tanh(new) + update * h. `linear`: reset * (r h + bia
 With `directions` 2 (without peepholes, projection and norm) the second half of the batch runs
 backward, with the second half of r and of the bias.
 
-`packed`: r is [directions, P / 4, rows, 4], as `recurrent_weights` makes of r that a run tells.
+`packed`: r is [directions, P / 4, rows, 4], as `recurrent_weights` packs an r that is known only in
+a run.
 
 `lengths` (int32, one per sequence: as many as the batch has in one direction) end sequences before
 T; they are clamped to 0 and T. Steps backward begin at a sequence's own end, the last states are
@@ -50,8 +51,8 @@ from tflgpu_plugin.ops.table import Op
 
 THREADS, TEAM = 128, 32  # of a workgroup, and of a normalization in it
 OWN = 8  # rows per thread on software drivers; half of them with further operands (slow compiles)
-# One workgroup cannot hide memory latency: a thread loads so many weights ahead (subgroups of up to
-# 32 lanes, and of more).
+# One workgroup cannot hide memory latency: a thread loads this many weights ahead (subgroups of up
+# to 32 lanes, and of more).
 GPU_THREADS, GPU_AHEAD, WIDE_AHEAD = 256, 32, 8
 MAX_UNITS, MAX_STEPS = 512, 65_535  # units: as many as fit into 16 KiB of workgroup memory
 R, H0, C0, PEEPHOLE, PROJECTION, PROJECTION_BIAS, NORM = 1, 2, 3, 4, 5, 6, 7

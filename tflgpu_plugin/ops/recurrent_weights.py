@@ -12,7 +12,8 @@ R = 1  # position of the recurrent weights
 
 
 def decompose(steps: Decomposition, node: Node) -> bool:
-    """Packs recurrent weights [directions * rows, units] that a run tells, as `pack_rows`."""
+    """Packs recurrent weights [directions * rows, units] that are computed in a run, as
+    `pack_rows`."""
     r = node.operand(R)
     if steps.data(r) is not None or node.attributes.get("packed"):
         return False

@@ -22,7 +22,7 @@ from tflgpu_plugin.ops.unknown import UNKNOWN
 from tflgpu_plugin.ops.views import row_strides
 
 SHUFFLED_THREADS = 8  # threads that share a result by shuffle ...
-MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to so many elements: longer sums round worse
+MAX_SHUFFLED_ELEMENTS = 1 << 14  # ... up to this many elements: longer sums round worse
 AHEAD = 8  # vec4 that a GPU thread loads at once
 MAX_THREADS = 256  # per workgroup
 MIN_SHARED = 16  # elements of a result from which on several threads share it

@@ -133,8 +133,8 @@ def _lower(low: Lowering, node: Node, product: Product) -> None:
 def add_parts(
     low: Lowering, node: Node, sums: int, count: int, table: Constant | None = None
 ) -> None:
-    """Records the launch that adds so many parts, which are one after the other in `sums`. `table`:
-    see `Stores`."""
+    """Records the launch that adds this many parts, which are one after the other in `sums`.
+    `table`: see `Stores`."""
     low.loops(node, count)
     part_size, variant = {"part": low.geometry(node.outputs[0]).vectors}, {"parts": count}
     low.each_vector(

@@ -112,7 +112,7 @@ def _tile(target: Target, outputs: int, count: int) -> Tile:
 
 def multiplied(target: Target, pixels: int, slices: tuple[int, int], planes: int = 1) -> int:
     """Returns the number of multiply-adds of a 1x1 convolution, including those of idle lanes, if
-    it is one of so many in a launch."""
+    it is one of this many in a launch."""
     tile = choose_tile(target, slices[1], pixels, planes=planes)
     group = tile.lanes * tile.pixels
     blocks = -(-slices[1] // tile.slices)

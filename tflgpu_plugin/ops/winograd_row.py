@@ -54,7 +54,7 @@ def pays(c: Convolution) -> bool:
 
 def gained(target: Target, x: Shape, filters: Shape, high: int, wide: int) -> int:
     """Returns how many multiply-adds a GPU saves, including those of idle lanes, less those it
-    could do while it reads twice the weights, for results of so many rows and columns."""
+    could do while it reads twice the weights, for results of this many rows and columns."""
     blocks, depth, lanes = _blocks(filters), -(-x[3] // 4), target.workgroup(LANES)
     each = blocks.slices * SIX * 16 + TRANSFORM  # of a thread, row of the window and input slice
     made = -(-high * -(-wide // SIDE) // lanes) * lanes * blocks.count * depth * each

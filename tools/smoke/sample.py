@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tflgpu_plugin.ops import FAMILIES
 from tflgpu_plugin.providers.tflite.ops import HOST_OPS
 
-# Modules whose tests are of one operator each: so many of each are taken; and of others, at all.
+# Modules whose tests are of one operator each: this many of each are taken; and of others, at all.
 EACH = {"test_ops.py": 2, "test_quantized.py": 1, "test_onnx_twins.py": 2, "test_hybrid.py": 1,
         "test_nodes.py": 1}  # fmt: skip
 SOME = {"test_onnx_quantized.py": 30, "test_onnx_forms.py": 30, "test_graph_cases.py": 20,

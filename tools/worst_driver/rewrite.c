@@ -10,7 +10,7 @@
 enum { SIGN = 0x80000000u, EXPONENT = 0x7f800000u, LARGEST = 0x7f7fffffu, FIRST_NORMAL = 0x00800000u };
 enum { HALF = 0x3f000000u, TWO = 0x40000000u, MOST_EXP = 0x43000000u };  // 0.5, 2.0, 128.0
 
-/* A function that may be off: by units in the last place besides the rounding of the driver's own, by so many more for each
+/* A function that may be off: by units in the last place besides the rounding of the driver's own, by this many more for each
  * of the argument's size, and by an absolute error (0: none), for arguments in [0.5, 2] alone or everywhere. */
 typedef struct { uint32_t name, units, each; float absolute; int near_one; } bound;
 static const bound bounds[] = {

@@ -1,4 +1,4 @@
-"""GroupQueryAttention with a cache of fixed length, of which each run tells how many keys are
+"""GroupQueryAttention with a cache of fixed length, of which an input says how many keys are
 valid."""
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def test_boxes_that_were_counted(threshold: float | None, step: float) -> None:
 
 
 def test_more_boxes_than_can_be_selected_in_time() -> None:
-    """The run that selects so many is the host's."""
+    """The run that selects this many is the host's."""
     size = 4096
     nodes = [
         node("Greater", ["t", "half"], ["m"]), node("NonZero", ["m"], ["z"]),

@@ -1,5 +1,5 @@
-"""Tests weights in blocks of 4 and 8 bits that a run tells, and operators of opset 6, against the
-CPU provider."""
+"""Tests weights in blocks of 4 and 8 bits that are known only in a run, and operators of opset 6,
+against the CPU provider."""
 
 from __future__ import annotations
 

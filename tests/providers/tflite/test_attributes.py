@@ -37,7 +37,7 @@ SMALL = 1 << 20  # elements of all tensors of a case that is run
 
 @contextmanager
 def bounded_by(elements: int, what: str) -> Iterator[None]:
-    """Fails when the block takes more CPU time than so many elements explain."""
+    """Fails when the block takes more CPU time than this many elements explain."""
     start = time.process_time()
     yield
     taken = time.process_time() - start

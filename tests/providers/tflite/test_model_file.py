@@ -136,7 +136,7 @@ def test_a_file_that_is_cut_short(length: int) -> None:
 
 @contextmanager
 def listed(count: int, items: int) -> Iterator[model_file.File]:
-    """Returns a table at 16 whose only field is a list with this count, followed by so many
+    """Returns a table at 16 whose only field is a list with this count, followed by this many
     items."""
     data = struct.pack("<8xHHHxxiiI", 6, 8, 4, 8, 4, count) + struct.pack(
         f"<{items}i", *range(items)

@@ -20,7 +20,7 @@ from tflgpu_plugin.passes.layout.cleanup import clean, reshapes_for_transposes
 from tflgpu_plugin.passes.layout.propagate import Held, inverse, permuted, relabelled, spread
 from tflgpu_plugin.passes.rewriter import Perm, Rewriter
 
-LAUNCH_BYTES = 1 << 14  # a launch costs about as much as moving so many
+LAUNCH_BYTES = 1 << 14  # moving this many bytes takes about as long as a launch
 MAX_ROUNDS = 1000
 
 

@@ -79,7 +79,7 @@ def product(e: Rewriter, graph: Graph, node: Node, levels: Levels) -> list[Node]
 
 
 def _digit(e: Rewriter, node: Node, operand: int, before: int, bits: int) -> Node:
-    """Returns the node that makes a digit of an operand, after so many bits."""
+    """Returns the node that makes a digit of an operand, after this many bits."""
     given = node.operand(operand)
     scale, _ = quantization.parameters(e.tensors[given])
     numbers = (scale, float(before), float(bits), float(before + bits == wide_total.SIZE))
