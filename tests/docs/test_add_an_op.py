@@ -20,6 +20,13 @@ GENERAL = (
     "tflgpu_plugin/ops/table.py",
     "tflgpu_plugin/ops/forms.py",
     "tflgpu_plugin/kernels/__init__.py",
+    # Families to which an op can be added, and the library.
+    "tflgpu_plugin/ops/unary.py",
+    "tflgpu_plugin/ops/binary.py",
+    "tflgpu_plugin/ops/reduce.py",
+    "tflgpu_plugin/ops/reduce_forms.py",
+    "tflgpu_plugin/kernels/epilogue.py",
+    "tflgpu_plugin/kernels/math.wgsl",
 )
 
 
