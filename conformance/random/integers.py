@@ -91,7 +91,7 @@ class Drawing:
         return name
 
     def add(self, op: str, reads: Sequence[str], *results: Any, **attributes: Any) -> None:
-        """Adds a node and returns its result. Raises Unfit."""
+        """Adds a node with these results. Raises Unfit if one is empty or too large."""
         found = [np.asarray(result) for result in results]
         for value in found:
             large = value.size and value.dtype.kind in "iuf" and np.abs(value.astype(float)).max()
@@ -101,6 +101,26 @@ class Drawing:
         names = [f"{name}_{k}" for k, name in enumerate(names)]
         self.nodes.append(helper.make_node(op, list(reads), names, name=names[0], **attributes))
         self.values |= dict(zip(names, found, strict=True))
+
+    def draw(self, makers: Sequence[Callable[[Any], object]], wanted: int) -> None:
+        """Adds nodes by random makers until there are `wanted`. What a maker has added before it
+        raises Unfit is removed."""
+        while len(self.nodes) < wanted:
+            nodes, held, values = len(self.nodes), len(self.held), dict(self.values)
+            try:
+                self.chance.choice(makers)(self)
+            except Unfit:
+                del self.nodes[nodes:], self.held[held:]
+                self.values = values
+
+    def read(self) -> set[str]:
+        """Returns the values that nodes read."""
+        return {name for node in self.nodes for name in node.input}
+
+    def outputs(self) -> list[str]:
+        """Returns the results that no node reads, and a few others at random."""
+        read, made = self.read(), [name for node in self.nodes for name in node.output]
+        return [name for name in made if name not in read or self.chance.random() < 0.15]
 
 
 def _fits(value: Array, other: Array) -> bool:
@@ -346,16 +366,8 @@ def build(seed: int) -> Made:
         d.values[f"x{k}"] = d.numbers.integers(low, high, shape).astype(kind)
     inputs = [*d.values]
     wanted = d.chance.choice((2, 4, 8, 14))
-    while len(d.nodes) < wanted:
-        kept = len(d.nodes), len(d.held), dict(d.values)
-        try:
-            d.chance.choice(DRAWS)(d)
-        except Unfit:
-            del d.nodes[kept[0] :], d.held[kept[1] :]
-            d.values = kept[2]
-    read = {name for node in d.nodes for name in node.input}
-    made = [name for node in d.nodes for name in node.output]
-    outputs = [n for n in made if n not in read or d.chance.random() < 0.15]
+    d.draw(DRAWS, wanted)
+    read, outputs = d.read(), d.outputs()
     names = [node.name for node in d.nodes]
     foreign = d.chance.sample(names, max(1, len(names) // 4)) if seed % 4 == 0 else []
 

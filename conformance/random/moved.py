@@ -233,16 +233,8 @@ def build(seed: int) -> Made:
         d.values[f"x{k}"] = data.astype(d.kind)
     d.values["f"] = np.zeros(1, np.float32)
     inputs, wanted = [*d.values], d.chance.choice((2, 4, 8, 12))
-    while len(d.nodes) < wanted:
-        kept = len(d.nodes), len(d.held), dict(d.values)
-        try:
-            d.chance.choice(DRAWS)(d)
-        except Unfit:
-            del d.nodes[kept[0] :], d.held[kept[1] :]
-            d.values = kept[2]
-    read = {name for node in d.nodes for name in node.input}
-    made = [name for node in d.nodes for name in node.output]
-    outputs = [n for n in made if n not in read or d.chance.random() < 0.15]
+    d.draw(DRAWS, wanted)
+    read, outputs = d.read(), d.outputs()
     held = [h for h in d.held if h.name in read]
     fed = [name for name in inputs if name in read]
     graph = helper.make_graph(
