@@ -12,16 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import (
-    Array,
-    Condition,
-    ImpossibleShapeRefusal,
-    Refusal,
-    Shape,
-    ShapeRefusal,
-    asks,
-    needs,
-)
+from tflgpu_plugin.ir import Array, Condition, Refusal, Shape, asks, needs
+from tflgpu_plugin.ir.refusal import ImpossibleShapeRefusal, ShapeRefusal
 from tflgpu_plugin.providers import Builder
 
 # List attributes: (name, numbers per spatial axis, least number).

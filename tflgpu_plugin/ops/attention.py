@@ -23,16 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflgpu_plugin.ir import (
-    MAX_FLOAT32,
-    Graph,
-    Node,
-    Refusal,
-    Shape,
-    ShapeError,
-    Target,
-    quantization,
-)
+from tflgpu_plugin.ir import MAX_FLOAT32, Graph, Node, Refusal, Shape, Target, quantization
+from tflgpu_plugin.ir.graph import ShapeError
 from tflgpu_plugin.ir.heuristics import heuristic
 from tflgpu_plugin.ir.symbolic import i32
 from tflgpu_plugin.kernels import variants
