@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflgpu_plugin import ir
 from tflgpu_plugin.ir import Array, Condition, Refusal, Shape, asks, needs
-from tflgpu_plugin.ir.refusal import ImpossibleShapeRefusal, ShapeRefusal
 from tflgpu_plugin.providers import Builder
 
 # List attributes: (name, numbers per spatial axis, least number).
@@ -279,7 +279,7 @@ def _too_large(e: Builder, words: str) -> Refusal:
     message, which ours follows."""
     window = window_of(e)
     padded = [n + sum(pads) for n, pads in zip(window.spatial, window.pads, strict=True)]
-    return ImpossibleShapeRefusal(
+    return ir.ImpossibleShapeRefusal(
         "shape.window_too_large",
         f"{words} The window of {e.host.title}, {list(window.reach)}, is larger than its padded "
         f"input, {padded}.",
@@ -302,7 +302,7 @@ def _grouped(e: Builder) -> Refusal | None:
 @asks(
     "host.ambiguous",
     "Implementations disagree about a window of {0} that is larger than its padded input.",
-    ShapeRefusal,
+    ir.ShapeRefusal,
 )
 def _certain(e: Builder) -> bool:
     """Requires no part of a window that is larger than the padded input."""
