@@ -168,8 +168,8 @@ def test_other_normalizations_have_a_launch(case: str) -> None:
     [
         (Target(software=True, subgroup_size=8), 256, False),
         (Target(software=True, subgroup_size=8), 512, True),
-        (GPU, 8192, False),
-        (GPU, 16384, True),
+        (GPU, 16384, False),
+        (GPU, 32768, True),
     ],
 )
 def test_long_products_have_a_launch(target: Target, width: int, apart: bool) -> None:

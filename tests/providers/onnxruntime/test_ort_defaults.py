@@ -12,7 +12,7 @@ from tests.support.onnx_nodes import CHANNELS, FILTERS, GRID, IMAGE, MS, STORED,
 WINDOW: dict[str, Any] = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0),
                           "auto_pad": b"NOTSET"}  # fmt: skip
 RECURRENT = ((5, 2, 3), rows(1, 8, 3), rows(1, 8, 2))  # of four gates
-CELL: dict[str, Any] = {"direction": b"forward", "layout": 0, "clip": 0.0}
+CELL: dict[str, Any] = {"direction": b"forward", "layout": 0}
 RESIZED: dict[str, Any] = {
     "mode": b"nearest", "coordinate_transformation_mode": b"half_pixel",
     "nearest_mode": b"round_prefer_floor", "cubic_coeff_a": -0.75, "exclude_outside": 0,
