@@ -1,6 +1,7 @@
 // Dequantizes weights of 2, 4 or 8 bits to float32 in the block order of conv.wgsl: [block][channel][slice] of vec4 over output
 // channels. A thread writes the channels of one word. Variant: `bits` and `zeros` as in matmul_blocks.wgsl.
 {% set each = 32 // bits %}
+{% set at_once = [each, 8] | min %}
 {% include "each_vector.wgsl" %}
   let slice = i % p.slices;
   let group = i / p.slices % p.groups;  // group of channels
@@ -23,12 +24,25 @@
   let zero = vec4f({{ 2 ** (bits - 1) }}.0);
   let scale = select(vec4f(0.0), vec4f(scale0, scale1, scale2, scale3), there);
 {% endif %}
+{% if each > at_once %}
+  // A loop, since drivers compile many stores slowly.
+  var words = vec4u(word0, word1, word2, word3);
+  var channel = first;
+  for (var part = 0u; part < {{ each // at_once }}u; part++) {
+{% else %}
   let words = vec4u(word0, word1, word2, word3);
-{% for k in range(each) %}
-  if (first + {{ k }}u < p.channels) {
+  let channel = first;
+{% endif %}
+{% for k in range(at_once) %}
+  if (channel + {{ k }}u < p.channels) {
     let v = (vec4f((words >> vec4u({{ bits * k }}u)) & vec4u({{ 2 ** bits - 1 }}u)) - zero) * scale;
-    let kept = select(vec4f(0.0), v, first + {{ k }}u < p.inputs);
-    store_y((block * p.channels + first + {{ k }}u) * p.slices + slice, epilogue_y(0u), kept);
+    let kept = select(vec4f(0.0), v, channel + {{ k }}u < p.inputs);
+    store_y((block * p.channels + channel + {{ k }}u) * p.slices + slice, epilogue_y(0u), kept);
   }
 {% endfor %}
+{% if each > at_once %}
+    words = words >> vec4u({{ bits * at_once }}u);
+    channel += {{ at_once }}u;
+  }
+{% endif %}
 }

@@ -35,7 +35,7 @@ from tflgpu_plugin.ops.tiles import team_of
 
 MIN_BLOCK = 16  # smallest block; blocks are powers of two
 UNIT = 32  # most numbers per iteration
-MAX_ROWS = {2: 2, 4: 2, 8: 4}  # rows per thread, by bits
+MAX_ROWS = {2: 1, 4: 2, 8: 4}  # rows per thread, by bits
 AT_ONCE = 2  # rows for which registers hold all words of a unit
 
 
