@@ -72,6 +72,7 @@ _ROWS: tuple[HostOp, ...] = (
         "value weights! recurrent_weights! biases? index? state? state? peepholes? "
         "scale! zero_point! scale! zero_point!",
         *recurrent.DYNAMIC_LSTM, by=quantized.dynamic_lstm, types=SCALED,
+        ignores=("hidden_size",),  # which the weights tell
     ),
     _contrib(
         "DynamicQuantizeMatMul", "matmul", "value weights scale zero_point? bias?",

@@ -417,6 +417,7 @@ BOUNDS: list[tuple[Node, str]] = [
     (dynamic_lstm(scales=(1, 2)), "quantization.unsupported"),
     (dynamic_lstm(scales=(8,)), "quantization.unsupported"),
     (dynamic_lstm(w=(1, 8, 3)), FIT),
+    (dynamic_lstm(hidden_size=2), ""),
     (dynamic_lstm(input_forget=1), ""),
     (dynamic_lstm(activations=(b"Elu", b"Tanh", b"Tanh")), ""),
     (dynamic_lstm(activations=(b"Gelu", b"Tanh", b"Tanh")), "activation.unsupported"),
