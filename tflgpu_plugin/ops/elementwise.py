@@ -81,8 +81,8 @@ def _together(shape: Shape, operands: Sequence[Shape]) -> list[slice]:
     each operand either has all elements or is broadcast."""
     ranked = [_ranked(operand, len(shape)) for operand in operands]
     long = [k for k, extent in enumerate(shape) if extent != 1]
-    equal_by_example = groupby(long, key=lambda k: [extents[k] == 1 for extents in ranked])
-    starts = [next(group) for _, group in equal_by_example]
+    alike = groupby(long, key=lambda k: [extents[k] == 1 for extents in ranked])
+    starts = [next(group) for _, group in alike]
     return [slice(a, b) for a, b in zip([0, *starts[1:]], [*starts[1:], len(shape)], strict=True)]
 
 
