@@ -59,7 +59,7 @@ def quantized_sum(v: Array, e: Array, *n: float) -> Array:
     return _cut(away((left + right) * _right(*third)), (y, *n[12:14]))
 
 
-def short_sum(v: Array, e: Array, *n: float) -> Array:
+def int16_sum(v: Array, e: Array, *n: float) -> Array:
     """Returns a sum like `quantized_sum`; the number of fractional bits is the last one."""
     (a, *first), (b, *second), (y, *third), bits = n[:4], n[4:8], n[8:12], 2.0 ** n[14]
     left = away(away(v / a) * bits * _right(*first))
@@ -67,7 +67,7 @@ def short_sum(v: Array, e: Array, *n: float) -> Array:
     return _cut(away((left + right) * _right(*third)), (y, *n[12:14]))
 
 
-def short_product(v: Array, e: Array, *n: float) -> Array:
+def int16_product(v: Array, e: Array, *n: float) -> Array:
     return _cut(away(away(v / n[0]) * away(e / n[1]) * factor(*n[2:5])), n[5:8])
 
 
@@ -151,7 +151,7 @@ def _reversed(op: str) -> Callable[[Array, Array], Array]:
 
 QUANTIZED: dict[str, Callable[..., Array]] = {
     "quantized_sum": quantized_sum, "even_sum": even_sum,
-    "short_sum": short_sum, "short_product": short_product, "digit": digit,
+    "int16_sum": int16_sum, "int16_product": int16_product, "digit": digit,
     "quantized_quotient": quantized_quotient,
     "quantized_squared_difference": quantized_squared_difference,
     "quantized_prelu": quantized_prelu, "quantized_leaky_relu": quantized_leaky_relu,

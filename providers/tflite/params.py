@@ -66,8 +66,8 @@ def equal(node: RawNode) -> dict[str, Any]:
     has a scale."""
     place = node.inputs[0]
     held = None if place is None else node.tensors[place].quantization
-    short = node.kind(0) == INT16 and _rounds_once(node) and held not in (None, NUMBERS)
-    return compared(node) | _unusual(fixed_point=short)
+    fixed = node.kind(0) == INT16 and _rounds_once(node) and held not in (None, NUMBERS)
+    return compared(node) | _unusual(fixed_point=fixed)
 
 
 def plain(layout: str, *names: str) -> Reader:

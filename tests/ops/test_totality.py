@@ -69,7 +69,7 @@ NO_MEANING: Mapping[str, set[str]] = {
         *("quantized_hard_swish", "softmax_place", "softmax_share", "wide_product", "wide_total"),
         *("quantized_leaky_relu", "quantized_prelu", "quantized_squared_difference"),
         "quantized_quotient",
-        *("quantized_sum", "short_product", "short_sum", "times_factor", "to_bfloat16"),
+        *("quantized_sum", "int16_product", "int16_sum", "times_factor", "to_bfloat16"),
     },
     "No exporter is known to write it over constants.": {
         *("batch_to_space", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "dilate"),

@@ -122,10 +122,10 @@ def _types(row: HostOp, *more: str) -> tuple[str, ...]:
     and other types that numpy lacks where hosts have kernels of these types."""
     found = row.types or (*ops.rows()[row.op].types, *more)
     plain = dict.fromkeys(name for name in found if name not in BITS_ONLY)
-    short = (INT16,) if row.int16 else ()
+    int16 = (INT16,) if row.int16 else ()
     more_types = (*(UNSIGNED if row.unsigned else ()), *((BFLOAT16,) if row.bfloat16 else ()))
     more_types += NARROW if row.narrow else ()
-    return (*dict.fromkeys((*plain, *short)), *more_types)
+    return (*dict.fromkeys((*plain, *int16)), *more_types)
 
 
 def onnx_types(row: HostOp) -> tuple[str, ...]:

@@ -85,12 +85,12 @@ EPILOGUE_OPS: dict[str, str] = {
     "fake_quant_even": "cut(nearest_even_units(v, $0), $1, $2) * $0",
     "quantized_sum": "quantized_sum(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13)",
-    "short_sum": "sum_in_fixed_point(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
+    "int16_sum": "sum_in_fixed_point(v, e, vec4f($0, $1, $2, $3), vec4f($4, $5, $6, $7), "
     "vec4f($8, $9, $10, $11), $12, $13, u32($14))",
-    "short_product": "short_product(v, e, vec2f($0, $1), vec3f($2, $3, $4), vec3f($5, $6, $7))",
+    "int16_product": "int16_product(v, e, vec2f($0, $1), vec3f($2, $3, $4), vec3f($5, $6, $7))",
     "quantized_quotient": "quantized_quotient(v, e, vec2f($0, $1), vec3f($2, $3, $4), "
     "vec4f($5, $6, $7, $8))",
-    "digit": "short_digit(v, $0, u32($1), u32($2), $3 != 0.0)",
+    "digit": "int16_digit(v, $0, u32($1), u32($2), $3 != 0.0)",
     "whole": "round(v)",  # of a sum of integers, which no other way of adding may replace
     "even_sum": "even_sum(v, e, vec3f($0, $1, $2), vec3f($3, $4, $5), $6, vec4f($7, $8, $9, $10), "
     "$11)",

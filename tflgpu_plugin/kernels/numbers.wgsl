@@ -154,7 +154,7 @@ fn softmax_share(v: vec4f, e: vec4f, sum: vec4i) -> vec4f {
   return vec4f(clamp(product >> right, vec4i(0), vec4i(32767)));
 }
 // The digit of an int16 number (v over unit) after `before` bits: of this many bits, with a sign; the last one is what is left.
-fn short_digit(v: vec4f, unit: f32, before: u32, bits: u32, last: bool) -> vec4f {
+fn int16_digit(v: vec4f, unit: f32, before: u32, bits: u32, last: bool) -> vec4f {
   let half = vec4i(1i << (bits - 1u));
   var n = vec4i(units_in(v, unit));
   for (var k = 0u; k < before; k += bits) { n = (n + half) >> vec4u(bits); }
@@ -162,7 +162,7 @@ fn short_digit(v: vec4f, unit: f32, before: u32, bits: u32, last: bool) -> vec4f
   return vec4f(select(n - (rest << vec4u(bits)), n, last));
 }
 // The product of two int16 numbers, times a fixed-point factor: tensorflow/lite/kernels/internal/reference/integer_ops/mul.h.
-fn short_product(v: vec4f, e: vec4f, scales: vec2f, by: vec3f, levels: vec3f) -> vec4f {
+fn int16_product(v: vec4f, e: vec4f, scales: vec2f, by: vec3f, levels: vec3f) -> vec4f {
   let n = vec4i(units_in(v, scales.x)) * vec4i(units_in(e, scales.y));
   return cut(vec4f(multiplied(n, by)), levels.y, levels.z) * levels.x;
 }

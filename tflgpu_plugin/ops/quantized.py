@@ -31,7 +31,7 @@ SUM_UNIT = 1 << 20  # unit of a sum: hosts shift both operands by 20 bits
 DIFFERENCE_UNIT = 1 << 14  # unit of a square: both operands are shifted by 7 bits
 ROOT_UNIT = 1 << 20  # unit of an inverse root
 MAX_MULTIPLICAND = 1 << 30  # largest integer that is multiplied
-SHORT_UNIT, SHORT_SHIFT = 1 << 15, 7  # 16-bit fixed point, and the shift of 8-bit numbers to it
+INT16_UNIT, INT16_SHIFT = 1 << 15, 7  # 16-bit fixed point, and the shift of 8-bit numbers to it
 
 
 def made(node: Node, op: str, numbers: Numbers | None) -> Node | None:
@@ -230,13 +230,13 @@ def _hard_swish(node: Node, scales: list[np.float32], levels: Levels) -> Numbers
     """Returns two 16-bit factors: one converts to the result before it is shifted, one to units of
     3 / 2^15."""
     (x,) = scales
-    fine = np.float32(1 / (1 << SHORT_SHIFT)) * x
-    factors = fine / np.float32(levels.scale), fine / (np.float32(3) / np.float32(SHORT_UNIT))
+    fine = np.float32(1 / (1 << INT16_SHIFT)) * x
+    factors = fine / np.float32(levels.scale), fine / (np.float32(3) / np.float32(INT16_UNIT))
     fractions, shifts = fixed_point(np.array(factors, np.float64))
     if shifts[0] > 0:
         return None
-    rounded = np.minimum((fractions + SHORT_UNIT) // (2 * SHORT_UNIT), SHORT_UNIT - 1)
-    left = min(shifts[1], 2 * SHORT_SHIFT + 2)  # a larger shift saturates all numbers alike
+    rounded = np.minimum((fractions + INT16_UNIT) // (2 * INT16_UNIT), INT16_UNIT - 1)
+    left = min(shifts[1], 2 * INT16_SHIFT + 2)  # a larger shift saturates all numbers alike
     return (*map(float, (x, rounded[0], -shifts[0], rounded[1], left)), *levels)
 
 
@@ -286,7 +286,7 @@ def swapped(op: str, numbers: Numbers) -> Numbers:
     """Returns the parameters of a sum or product whose operands are swapped."""
     if op == "even_sum":
         return (*numbers[:-1], 1.0)  # yes
-    if op == "short_product":
+    if op == "int16_product":
         return (numbers[1], numbers[0], *numbers[2:])
     return (*numbers[4:8], *numbers[:4], *numbers[8:])
 

@@ -38,11 +38,11 @@ def _total(graph: Graph, node: Node, levels: Levels) -> Node | None:
     if found is None:
         summed = quantized.summed(graph, node, levels, 1 << SUM_SHIFT)
         found = None if summed is None else (*summed, float(SUM_SHIFT))
-    return quantized.made(node, "short_sum", found)
+    return quantized.made(node, "int16_sum", found)
 
 
 def _of_powers(graph: Graph, node: Node, levels: Levels) -> Numbers | None:
-    """Returns the numbers of `short_sum` where the host computes with scales that are powers of
+    """Returns the numbers of `int16_sum` where the host computes with scales that are powers of
     two (attribute `powers`): it shifts the operand of the smaller scale to the right, and adds.
     None where it does not."""
     exponents = exponents_of(graph, node)
@@ -81,7 +81,7 @@ def _product(graph: Graph, node: Node, levels: Levels) -> Node | None:
         return None
     factor = given[0] * given[1] / np.float32(levels.scale)
     numbers = (*map(float, given), *quantized.factors(factor), *levels)
-    return quantized.made(node, "short_product", numbers)
+    return quantized.made(node, "int16_product", numbers)
 
 
 def refuse_sum(graph: Graph, node: Node) -> Refusal | None:
@@ -119,6 +119,6 @@ product = by_size(_product)
 
 
 ROWS = (  # of the family quantization
-    quantized.row("short_sum", "add", "sub", operands="xx"),
-    quantized.row("short_product", "mul", operands="xx"),
+    quantized.row("int16_sum", "add", "sub", operands="xx"),
+    quantized.row("int16_product", "mul", operands="xx"),
 )
