@@ -12,16 +12,10 @@ from .rows import MANY, row
 
 DOMAIN = "ai.onnx.ml"
 NUMBERS = "f32 i32 i64"
-# Operators of which onnxruntime infers no shapes. skl2onnx states [n, 1] for trees of many targets.
-UNINFERRED = frozenset(
-    ("FeatureVectorizer", "Imputer", "LinearRegressor", "Normalizer", "SVMClassifier",
-     "SVMRegressor", "Scaler", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
-)  # fmt: skip
 TREES = "value", scores.ROWS, tree_ensembles.whole_trees, tree_ensembles.covered
 
 
 def _row(name: str, op: str, versions: tuple[int, int], *takes: Any, **more: Any) -> HostOp:
-    more["uninferred"] = name in UNINFERRED
     return row(f"{DOMAIN}:{name}", op, versions, *takes, **more)
 
 
@@ -33,10 +27,10 @@ ROWS: tuple[HostOp, ...] = (
     _row("Binarizer", "greater", (1, 1), by=features.binarizer, types="f32", double=False),
     _row(
         "FeatureVectorizer", "concat", (1, 1), MANY, features.joined,
-        by=features.feature_vectorizer, types=NUMBERS,
+        by=features.feature_vectorizer, types=NUMBERS, uninferred=True,
     ),
     _row("Imputer", "where", (1, 1), "value", features.imputed, by=features.imputer,
-         types="f32 i64", double=False),
+         types="f32 i64", double=False, uninferred=True),
     _row("LabelEncoder", "gather", (2, 4), "value", features.encoded, by=features.label_encoder,
          types="f32 i64"),
     _row(
@@ -47,9 +41,10 @@ ROWS: tuple[HostOp, ...] = (
     _row(
         "LinearRegressor", "fully_connected", (1, 1), "value", scores.ROWS, scores.TRANSFORM,
         linear_models.fitting, by=linear_models.regressor, types="f32", double=False,
+        uninferred=True,
     ),
     _row("Normalizer", "div", (1, 1), "value", features.NORM, by=features.normalizer,
-         types=NUMBERS),
+         types=NUMBERS, uninferred=True),
     _row(
         "OneHotEncoder", "one_hot", (1, 1), "value", features.categories,
         by=features.one_hot_encoder, types="f32 i64",
@@ -58,19 +53,23 @@ ROWS: tuple[HostOp, ...] = (
         "SVMClassifier", "fully_connected", (1, 1), "value", scores.ROWS, scores.TRANSFORM,
         scores.labelled(support_vectors.LABELS), support_vectors.decided,
         support_vectors.classifying, by=support_vectors.classifier, types=NUMBERS,
+        uninferred=True,
     ),
     _row(
         "SVMRegressor", "fully_connected", (1, 1), "value", scores.ROWS,
         support_vectors.regressing, by=support_vectors.regressor, types="f32", double=False,
+        uninferred=True,
     ),
-    _row("Scaler", "mul", (1, 1), "value", features.scaled, by=features.scaler, types=NUMBERS),
+    _row("Scaler", "mul", (1, 1), "value", features.scaled, by=features.scaler, types=NUMBERS,
+         uninferred=True),
     _row("TreeEnsemble", "decision_trees", (5, 5), *TREES, by=tree_ensembles.regressor,
          types="f32"),
     _row(
         "TreeEnsembleClassifier", "decision_trees", (1, 3), "value", scores.ROWS,
         scores.labelled(tree_ensembles.LABELS), *TREES[2:], by=tree_ensembles.classifier,
-        types=NUMBERS,
+        types=NUMBERS, uninferred=True,
     ),
+    # skl2onnx states [n, 1] for trees of several targets.
     _row("TreeEnsembleRegressor", "decision_trees", (1, 3), *TREES, by=tree_ensembles.regressor,
-         types="f32"),
+         types="f32", uninferred=True),
 )  # fmt: skip
