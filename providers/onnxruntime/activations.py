@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tflgpu_plugin.ir import Condition, Refusal
@@ -24,38 +23,41 @@ NAMES: dict[str, tuple[str, tuple[float, ...]]] = {
     "tanh": ("tanh", ()),
     "thresholdedrelu": ("thresholded_relu", (0.0,)),
 }
-USUAL = {"lstm": ("sigmoid", "tanh", "tanh"), "gru": ("sigmoid", "tanh"), "rnn": ("tanh",)}
 
 
 def of_directions(e: Builder, directions: int) -> list[dict[str, Any]]:
-    """Returns for each direction the attributes for its functions. They take the node's numbers in
-    order, each as many as it has; where these end, the default ones."""
+    """Returns for each direction the attributes for its functions, which are those of the op where
+    the node names none. They take the node's numbers in order, each as many as it has; where these
+    end, the default ones."""
+    usual, names = FUNCTIONS[e.row.op], _names(e)
+    if not names:
+        return [dict[str, Any](usual) for _ in range(directions)]
     given = [iter(e.host.attributes.get(f"activation_{x}") or ()) for x in ("alpha", "beta")]
-    roles, names, found = FUNCTIONS[e.row.op], _names(e, directions), list[dict[str, Any]]()
-    for first in range(0, directions * len(roles), len(roles)):
+    found = list[dict[str, Any]]()
+    for first in range(0, directions * len(usual), len(usual)):
         attributes: dict[str, Any] = {}
-        for role, name in zip(roles, names[first:], strict=False):
-            attributes[role], usual = NAMES[name]
-            numbers = tuple(float(next(n, d)) for n, d in zip(given, usual, strict=False))
+        for role, name in zip(usual, names[first:], strict=False):
+            attributes[role], defaults = NAMES[name]
+            numbers = tuple(float(next(n, d)) for n, d in zip(given, defaults, strict=False))
             attributes |= {NUMBERS[role]: numbers} if numbers else {}
         found.append(attributes)
     return found
 
 
-def _names(e: Builder, directions: int) -> Sequence[str]:
-    """Returns the names of all functions, in lower case."""
+def _names(e: Builder) -> list[str]:
+    """Returns the functions that the node names, in lower case."""
     given = e.host.attributes.get("activations") or ()
-    names = [bytes(name).decode(errors="replace").lower() for name in given]
-    return names or USUAL[e.row.op] * directions
+    return [bytes(name).decode(errors="replace").lower() for name in given]
 
 
 def activated(directions: dict[str, Any]) -> Condition:
-    """Returns the condition that the activations are known; `directions` are those of nodes."""
+    """Returns the condition that the activations are known; `directions` has, for each value
+    of the attribute direction, as many items as the node has layers."""
 
     def condition(e: Builder) -> Refusal | None:
-        count = len(directions[e.text("direction", "forward")])
-        names = _names(e, count)
-        if all(name in NAMES for name in names) and len(names) >= count * len(USUAL[e.row.op]):
+        names, count = _names(e), len(directions[e.text("direction", "forward")])
+        enough = not names or len(names) >= count * len(FUNCTIONS[e.row.op])
+        if enough and all(name in NAMES for name in names):
             return None
         sentence = f"{e.host.title} with the activations {', '.join(names)} is not supported."
         return Refusal("activation.unsupported", sentence)
