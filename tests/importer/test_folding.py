@@ -86,6 +86,18 @@ def test_filled_constants() -> None:
         ("gather_nd", ([1, 2], [[-1]]), {}),
         ("scatter_nd", ([1, 2], [[0]], [3]), {"reduction": "add"}),
         ("scatter_nd", ([1, 2], [[-1]], [3]), {"reduction": "none"}),
+        ("scatter_nd", ([1, 2], [[-3]], [3]), {"reduction": "none", "wraps": True}),
+        *(
+            ("scatter_elements", given, {"axis": 0, "reduction": how, "wraps": wraps})
+            for given, how, wraps in (
+                (([1, 2], [0], [3]), "add", True),
+                (([1, 2], [-1], [3]), "none", False),
+                (([1, 2], [-3], [3]), "none", True),  # before the first element
+                (([1, 2], [2], [3]), "none", True),
+                (([1, 2], [1, -1], [3, 4]), "none", True),  # two updates of one element
+                (([1, 2], [0, 1], [3]), "none", True),
+            )
+        ),
         ("scatter_new", ([[0], [0]], [1, 2], [3]), {"reduction": "add"}),
         ("scatter_new", ([[3]], [1], [3]), {"reduction": "add"}),
         ("scatter_new", ([[0]], [1], [1 << 40]), {"reduction": "add"}),
@@ -120,6 +132,9 @@ def test_results() -> None:
     assert run("gather_nd", [1, 2], [[-1]], wraps=True) == [("int64", [2])]
     assert run("scatter_nd", [1, 2], [[-1]], [3], reduction="none", wraps=True) == [
         ("int64", [1, 3])
+    ]
+    assert run("scatter_elements", [1, 2], [-2], [3], axis=0, reduction="none", wraps=True) == [
+        ("int64", [3, 2])
     ]
     assert run("scatter_new", [[2], [0]], [1, 2], [3], reduction="add") == [("int64", [2, 0, 1])]
     assert run("concat", [1], [2, 3], axis=0) == [("int64", [1, 2, 3])]

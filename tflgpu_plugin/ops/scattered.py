@@ -1,5 +1,5 @@
 """Meanings in numpy of the ops that write elements at indices. Where hosts may differ from numpy
-(two updates of one element, reductions), the functions raise ValueError."""
+(reductions, and two updates of one element along an axis), the functions raise ValueError."""
 
 from __future__ import annotations
 
@@ -25,10 +25,14 @@ def assigned_along(
     data: Array, indices: Array, updates: Array, *, axis: int, reduction: str, wraps: bool = False
 ) -> Array:
     """Returns a copy of the tensor with the updates written to their indices along the axis. Raises
-    ValueError if an index repeats."""
-    places = [*np.indices(indices.shape)]
-    if reduction != "none" or indices.dtype == object or (not wraps and np.any(indices < 0)):
+    ValueError or IndexError if an index repeats or lies outside, or the shapes do not fit."""
+    if reduction != "none" or indices.dtype == object:
         raise ValueError("hosts take this otherwise")
+    if indices.ndim != data.ndim or indices.shape != updates.shape:
+        raise ValueError("the shapes do not fit")
+    if np.any(indices < (-data.shape[axis] if wraps else 0)):
+        raise IndexError("an index is negative, or before the first element")
+    places = [*np.indices(indices.shape)]
     places[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
     listed = np.stack(places).reshape(data.ndim, -1)
     if len(np.unique(listed, axis=1).T) < listed.shape[1]:
