@@ -192,7 +192,7 @@ def test_slopes_of_int16_are_the_hosts() -> None:
     given = tuple(Input((5,), INT16, quantization=held(0.1)) for _ in range(2))
     case = Case("slopes", "PRELU", 1, given, output_type=INT16, output_quantization=held(0.1))
     run = host.run_on_gpu(models.build(case), [[np.ones(5, np.int16)] * 2], "ai_edge_litert")
-    assert run.placement.sentences == ("PRELU of i16 does not take slopes of i16.",)
+    assert run.placement.sentences == ("PRELU of int16 does not take slopes of int16.",)
 
 
 def test_the_square_root_of_a_negative_number_fails(host_name: str) -> None:

@@ -330,5 +330,5 @@ def slope_type(e: Builder) -> Refusal | None:
     given, held = e.dtype(), e.dtype(e.x(1))
     if held == ("i8" if given == INT16 else given):
         return None
-    said = f"{e.row.name} of {given} does not take slopes of {held}."
+    said = f"{e.row.name} of {type_name(given)} does not take slopes of {type_name(held)}."
     return Refusal("dtype.mismatch", said)

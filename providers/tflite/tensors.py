@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Quantization, Shape
+from tflgpu_plugin.ir import NUMPY_DTYPES, Array, Quantization, Shape, type_name
 from tflgpu_plugin.providers import Unsupported, Value, narrowed, native
 
 from . import codes, sparsity
@@ -90,7 +90,8 @@ def _dense(ffi: Any, raw: Any, name: str, dtype: str, shape: Shape) -> Array:
     """Returns the values of a sparse constant. Raises Unsupported with a sentence."""
     try:
         if raw.allocation != IN_MODEL or dtype not in NUMPY_DTYPES:
-            raise sparsity.unreadable(f"is sparse and holds {dtype} values, which is not supported")
+            held = type_name(dtype)
+            raise sparsity.unreadable(f"is sparse and holds {held} values, which is not supported")
         return sparsity.dense(ffi, raw, NUMPY_DTYPES[dtype], shape)
     except Unsupported as reason:
         refusal = reason.sentence.reworded(f"The constant {name!r} {reason}.")
