@@ -13,7 +13,7 @@
 # Conformance and other checks:
 #   make conformance          the suite on every driver that can be had, with a report for each (DRIVERS= chooses some, ARGS= goes
 #                             to pytest)
-#   make conformance-settings dense operators and attention with every kernel setting and answer of calibration
+#   make conformance-settings dense operators and attention with every kernel setting and result of calibration
 #   make conformance-cpus     integer operators and a sample of others on emulated CPUs without VNNI and without AVX
 #   make conformance-worst    the quick part and the models on a driver as inexact as WGSL permits
 #                             (ARGS="--modes low,high --sample 100" chooses less)

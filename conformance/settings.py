@@ -1,6 +1,6 @@
 """python -m conformance.settings: every case of the dense families, of depthwise layers and of
-attention with every generator setting, and every answer of a device to calibration, forced in turn,
-and as planned for each vendor's GPUs, against the host's reference kernels.
+attention with every generator setting, and every result of calibration, forced in turn, and as
+planned for each vendor's GPUs, against the host's reference kernels.
 
 `--sample N` takes every N-th case, for drivers that compile slowly."""
 
@@ -33,10 +33,10 @@ SWITCHES = tuple(
     {name: how}
     for name, how in (
         *((form, how) for form in form_names() for how in ("always", "never")),
-        *((name, answer) for name, answers in SETTINGS.items() for answer in answers),
+        *((name, value) for name, values in SETTINGS.items() for value in values),
     )
 )
-# Answers of a device to all questions at once, at both ends.
+# Results of all measurements at once, at both ends.
 TOGETHER: tuple[dict[str, str], ...] = (
     {
         "weights": "memory",

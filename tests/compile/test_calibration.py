@@ -141,7 +141,7 @@ def test_other_texts_are_no_calibration(text: str, home: Path) -> None:
     assert calibration.known(INFO) is None
 
 
-def test_answers_are_read_as_they_were_written() -> None:
+def test_results_are_read_as_they_were_written() -> None:
     for found in (FOUND, PART, Calibration(state="incomplete"), Calibration(milliseconds=3.5)):
         assert calibration.read(json.dumps(asdict(found))) == (found, 0)
 
@@ -305,7 +305,7 @@ def answered(graph: Any, tuning: Mapping[str, str], threads: int) -> Any:
 
 
 @pytest.mark.adapter
-def test_wrong_answers_of_a_device_change_no_results() -> None:
+def test_wrong_settings_of_a_device_change_no_results() -> None:
     """Whatever a clock says, it only chooses among settings that are right."""
     graph = convolution()
     right = answered(graph, {}, 0)

@@ -65,7 +65,7 @@ def calibrator(table: Table, target: Target = GPU) -> Calibrator:
 
 
 def results(time: Time, target: Target = GPU) -> tuple[dict[str, str], int]:
-    """Returns settings and threads that differ from the vendor's; "" as state: all was asked."""
+    """Returns settings and threads that differ from the vendor's; "" as state: all was measured."""
     found = calibrator(Table(time), target).run()
     assert found.state == ""
     return dict(found.tuning), found.threads
@@ -160,7 +160,7 @@ def test_threads_of_times_that_make_no_sense_are_not_believed() -> None:
 @pytest.mark.parametrize(
     ("launch", "serial"), [(100.0, "16"), (2800.0, "32"), (6400.0, ""), (9000.0, ""), (1e5, "256")]
 )
-def test_launches_cost_as_much_as_so_many_iterations(launch: float, serial: str) -> None:
+def test_launches_cost_as_much_as_these_iterations(launch: float, serial: str) -> None:
     def time(probe: Probe) -> float:
         return launch + probe.steps * 100.0 * max(1.0, probe.threads / FULL)
 
@@ -214,7 +214,7 @@ def test_measurements_that_are_left_are_made_next() -> None:
 
 
 def test_measurements_without_time_are_given_up() -> None:
-    """Where not one of those that are left can be asked, no later process loses time for them."""
+    """Where not one of those that are left can be made, no later process loses time for them."""
     first = calibrator(Table(usual, compiling=0.2)).run()
     assert first.left == tuple(microbenchmarks.MEASUREMENTS)
     again = calibrator(Table(usual, compiling=0.2)).run(first)
@@ -240,7 +240,7 @@ def test_kernels_that_are_refused_are_left_out() -> None:
     assert made.threads == 0 and not {"weights", "lanes", "ahead", "serial"} & {*made.tuning}
 
 
-def test_devices_without_a_clock_answer_nothing() -> None:
+def test_devices_without_a_clock_keep_the_settings() -> None:
     made = calibrator(Table(lambda probe: 0.0)).run()
     assert "weights" not in made.tuning and made.threads == 0 and "serial" not in made.tuning
 

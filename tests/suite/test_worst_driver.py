@@ -157,7 +157,7 @@ def test_a_mode_runs_what_it_is_about() -> None:
 
 
 @pytest.mark.parametrize("setting", ["byte_products=sometimes", "byte_products", "colour=always"])
-def test_a_setting_is_an_answer_of_calibration(setting: str) -> None:
+def test_a_setting_is_a_result_of_calibration(setting: str) -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", f"--setting={setting}"]
     done = subprocess.run(
         [*command, "conformance/test_networks.py"], cwd=ROOT, capture_output=True, text=True

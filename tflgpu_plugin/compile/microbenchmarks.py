@@ -137,10 +137,10 @@ class Calibrator:
         best = min(by, key=lambda name: by[name])
         return best if 0.0 < by[best] <= GAIN * by[row] else row
 
-    def choose(self, name: str, answer: str, row: str) -> None:
-        """Sets a setting to this answer if it differs from the vendor's (`row`) and is valid."""
-        if answer != row and answer in SETTINGS[name]:
-            self.tuning[name] = answer
+    def choose(self, name: str, value: str, row: str) -> None:
+        """Sets a setting to this value if it differs from the vendor's (`row`) and is valid."""
+        if value != row and value in SETTINGS[name]:
+            self.tuning[name] = value
 
     def product_probe(self) -> Probe:
         """Returns the probe of a dense product with the settings so far."""
