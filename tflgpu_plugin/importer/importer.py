@@ -214,7 +214,7 @@ class _Importer(State):
         check, and shapes that depend on those."""
         unsure = self.misled | self.run_values.keys()
         follows = not unsure.isdisjoint(builder.host.reads)
-        claimed = builder.misinferred or builder.row.uninferred
+        unreliable = builder.misinferred or builder.row.uninferred
         for key, tensor in named:
             stated, found = self.model.values[key].shape, self.tensors.table[tensor].shape
             if stated is None:
@@ -225,7 +225,7 @@ class _Importer(State):
             if not fits:
                 self.contradictions += 1
                 off = builder.scaled and _one_off(stated, found)
-                if follows or claimed or off:
+                if follows or unreliable or off:
                     self.misled.add(key)
                     continue
                 name = self.model.values[key].name

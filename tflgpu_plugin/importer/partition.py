@@ -24,7 +24,7 @@ CPU_ELEMENTS_PER_SECOND = 1e9
 GPU_ELEMENTS_PER_SECOND = 2e10
 IO_BYTES_PER_SECOND = 5e9
 SECONDS_PER_RUN = 2e-4
-GROWTH = 256  # how many times the work with guessed extents that of a run may be
+GROWTH = 256  # a run may do up to this many times the work that the guessed extents stand for
 
 
 def groups(
@@ -130,8 +130,8 @@ def _uncounted(
 class Around:
     """The surroundings of a partition. `taken` are the nodes of all partitions.
     A loop runs the graph once per step (`repeated`), or the graph is the body of a control-flow
-    node (`nested`). `guessed`: extents are guesses, so that the time of a launch is compared with
-    that of a run of much larger extents (`GROWTH`). The partition needs this many `launches`."""
+    node (`nested`). `guessed`: extents are guesses, so that launches are compared with the work of
+    a run with much larger extents (`GROWTH`). The partition needs this many `launches`."""
 
     taken: Collection[int] = ()
     repeated: bool = False
@@ -195,10 +195,10 @@ def loss(whole: Graph, part: Graph, around: Around = Around()) -> Refusal | None
     read its outputs; if it only reshapes and has such a node on one side; if it belongs to a graph
     that a loop runs once per step, since the CPU runs before each step; or if it is in another body
     of a control-flow node, which can only run on the GPU as a whole if nothing in it does by
-    itself. There launches do not count unless extents are guesses, with which they do in a run of
-    larger ones: a branch is often a whole network. A tensor that is read
-    from or written to the host's store counts as an input or output of the graph. Tensors between
-    partitions stay on the GPU; they would have to be copied for a partition on the CPU."""
+    itself. In a body launches do not count, since a branch is often a whole network, unless extents
+    are guesses (see `Around`). A tensor that is read from or written to the host's store counts as
+    an input or output of the graph. Tensors between partitions stay on the GPU; they would have to
+    be copied for a partition on the CPU."""
     own = {node.id for node in part.nodes}
     others = [node for node in whole.nodes if node.op != STORE and node.id not in own]
     fed, read = _shared(part, [node for node in others if node.id not in around.taken])
