@@ -101,7 +101,7 @@ def _whole(e: Builder) -> Refusal | None:
 
 @asks("shape.mismatch")
 def _turns(e: Builder) -> bool:
-    """Requires cos_cache and sin_cache of one shape that cover every position, with do_rotary."""
+    """Requires one shape of cos_cache and sin_cache that covers every position, with do_rotary."""
     if not e.integer("do_rotary"):
         return True
     if not (e.has(COS) and e.has(SIN)) or e.shape(e.x(COS)) != e.shape(e.x(SIN)):
