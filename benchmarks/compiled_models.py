@@ -32,7 +32,7 @@ from tflgpu_plugin.ir import NUMPY_NAMES
 
 FRONTENDS = (hosts.COMPILED, "ai-edge-litert")
 BATCH = 5e-4  # seconds, at least one run
-MIN_ROUNDS = 10  # rounds
+MIN_ROUNDS = 10
 Work = Callable[[], object]
 
 

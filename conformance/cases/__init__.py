@@ -108,7 +108,7 @@ def in_8_bits(
                    output_type=dtype, output_quantization=result)  # fmt: skip
 
 
-MIN_INT32, ABOVE_INT32 = -(2**31), 2**31  # of int32; the second one is outside
+MIN_INT32, ABOVE_INT32 = -(2**31), 2**31  # the least int32, and the first number above all
 
 
 def integers(

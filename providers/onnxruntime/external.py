@@ -15,7 +15,7 @@ from tflgpu_plugin.cache import folders
 from tflgpu_plugin.ir import Array
 from tflgpu_plugin.providers import BuildError
 
-MIN_BYTES = 1 << 16  # bytes; smaller constants are copied
+MIN_BYTES = 1 << 16  # smaller constants are copied
 COMPARED = 1 << 20  # bytes that are compared at once
 
 

@@ -191,7 +191,7 @@ def pads(e: Builder) -> list[tuple[int, int]]:
 
 
 def pad(e: Builder) -> int:
-    """Builds Pad; negative pads crop first. Of nothing it is what fills."""
+    """Builds Pad; negative pads crop first. A tensor without elements becomes padding alone."""
     mode, x, pairs = e.text("mode", "constant"), e.x(), pads(e)
     if any(amount < 0 for pair in pairs for amount in pair):
         sides = zip(pairs, e.shape(x), strict=True)

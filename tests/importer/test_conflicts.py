@@ -36,8 +36,8 @@ def test_nodes_that_other_extents_do_not_mend_are_left_out() -> None:
 
 
 def test_the_numbers_that_a_node_sees_begin_at_1() -> None:
-    """Extents, integers in constants, and their sum are listed, the largest first; apart from
-    them integers over 1 of the node's attributes."""
+    """Extents, integers in constants, and their sum are listed, the largest first; so are the
+    integers above 1 among the node's attributes, in a list of their own."""
     refused = Node(4, "", (0, 2), (1,), sources=(4,))
     (conflict,) = found({4}, refused)
     assert conflict.numbers == (13, 7, 5, 3, 2, 1)

@@ -13,7 +13,7 @@ from tests.support.case_kernels import pipelines
 @pytest.fixture(scope="session")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], set[str]]:
     """Returns a function for the labels of the kernels that the cases of a family launch. The
-    processes of a test run exchange, since planning all cases takes most of a minute."""
+    processes of a test run share them, since planning all cases takes most of a minute."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent  # of all workers of this run

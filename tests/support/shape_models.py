@@ -170,7 +170,7 @@ LEFT = {
 }
 
 
-# ---- sizes that is known only in a run -----------------------------------------------------------
+# ---- sizes that are known only in a run ----------------------------------------------------------
 
 
 def fed(how: str) -> bytes:

@@ -139,7 +139,7 @@ def test_rows_that_only_fill_a_part_of_the_last_block() -> None:
 
 @pytest.mark.parametrize("inner", [40, 2560])
 @pytest.mark.parametrize("rows", ["rows", 3])
-def test_an_open_extent_that_an_attribute_tells(inner: int, rows: int | str) -> None:
+def test_an_open_extent_that_is_an_attribute(inner: int, rows: int | str) -> None:
     count = -(-inner // 16)
     held = {"w": np.full((3, count, 4), 0x5A, np.uint8), "s": np.ones((3, count), np.float32)}
     made = node("MatMulNBits", ["x", "w", "s"], ["y"], domain=MS, K=inner, N=3, bits=2,

@@ -22,7 +22,7 @@ HOSTS = hosts.installed()
 adapter = pytest.mark.adapter
 
 
-# ---- shapes that is known only in a run ----------------------------------------------------------
+# ---- shapes that are known only in a run ---------------------------------------------------------
 
 
 def chain(op: str, value: Array | None) -> Graph:
