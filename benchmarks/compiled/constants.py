@@ -34,10 +34,13 @@ class Constants:
         return sum(read.values())
 
     def _at(self, buffer: int, offset: int) -> Weight | None:
-        """Returns the constant of a buffer that contains this offset (in bytes)."""
+        """Returns the constant of a buffer that contains this offset (in bytes), None for no such
+        constant."""
         held = self._held.get(buffer, ())
-        place = bisect_right([each.offset for each in held], offset) - 1
-        return held[place] if place >= 0 else None
+        place = bisect_right(held, offset, key=lambda each: each.offset) - 1
+        if place < 0 or offset >= held[place].offset + held[place].bytes:
+            return None
+        return held[place]
 
 
 def _size(element: str) -> int:
