@@ -28,7 +28,7 @@ from tflgpu_plugin.importer.loop_values import (
 )  # fmt: skip
 from tflgpu_plugin.ir import Graph, Node, Shape, Tensor
 from tflgpu_plugin.ops.axes import Axis
-from tflgpu_plugin.ops.gate_functions import PLAIN
+from tflgpu_plugin.ops.gate_functions import BASIC_FUNCTIONS
 from tflgpu_plugin.ops.views import View
 from tflgpu_plugin.passes.quant.dequantize import dequantized
 
@@ -122,7 +122,7 @@ class Forms:
         self.values[node.outputs[0]] = Vector(form, rows, width)
 
     def function(self, name: str, form: int) -> int:
-        if name not in PLAIN:
+        if name not in BASIC_FUNCTIONS:
             raise otherwise(f"it has the activation {name}")
         return self.form(name, form)
 
@@ -153,7 +153,7 @@ class Forms:
         """Returns the number of the expression for columns `start` to `stop` of `form`, which is
         linear or a function of a linear expression."""
         name, *parts = self.made[form]
-        if name in PLAIN and self.slabs(parts[0]):
+        if name in BASIC_FUNCTIONS and self.slabs(parts[0]):
             return self.form(name, self.cut(parts[0], start, stop))
         if name != "linear":
             raise otherwise("it takes columns of a value that is not a sum of products")
@@ -357,7 +357,7 @@ def _and(forms: Forms, node: Node) -> None:
 
 HANDLERS: Mapping[str, Callable[[Forms, Node], None]] = {
     "fully_connected": _fully_connected, "add": _add, "mul": _mul, "sub": _sub,
-    **dict.fromkeys(PLAIN, _function), "gather": _gather, "reshape": _moved, "split": _moved,
-    "strided_slice": _moved, "slice": _slice, "concat": _concat, "update_slice": _update_slice,
-    "dequantize": _dequantize, "less": _less, "logical_and": _and,
+    **dict.fromkeys(BASIC_FUNCTIONS, _function), "gather": _gather, "reshape": _moved,
+    "split": _moved, "strided_slice": _moved, "slice": _slice, "concat": _concat,
+    "update_slice": _update_slice, "dequantize": _dequantize, "less": _less, "logical_and": _and,
 }  # fmt: skip

@@ -29,7 +29,7 @@ from tflgpu_plugin.importer.loop_values import (
 )
 from tflgpu_plugin.importer.model import HostModel
 from tflgpu_plugin.ir import Array, Graph, Tensor
-from tflgpu_plugin.ops.gate_functions import PLAIN
+from tflgpu_plugin.ops.gate_functions import BASIC_FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class _Step:
     def rnn(self, h: int) -> Cell | None:
         """Matches h = activation of a sum of products of the input and of h."""
         name, *parts = self.forms.made[h]
-        gate = self._gate(parts[0], self.states[0]) if name in PLAIN else None
+        gate = self._gate(parts[0], self.states[0]) if name in BASIC_FUNCTIONS else None
         return gate and Cell("rnn", (gate,), (), {"activation": name})
 
     def _content(self, form: int | None) -> tuple[int, Gate, tuple[Slab, ...], bool] | None:

@@ -62,6 +62,7 @@ from tflgpu_plugin.kernels.epilogue import (
     expression,
     filled,
     pairwise,
+    parameter_count,
     parameters,
     sums_integers,
 )
@@ -77,6 +78,7 @@ __all__ = (
     "expression",
     "filled",
     "pairwise",
+    "parameter_count",
     "parameters",
     "sums_integers",
 )

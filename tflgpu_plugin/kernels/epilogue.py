@@ -167,6 +167,11 @@ def filled(wgsl: str, fields: Sequence[str]) -> str:
     return _PARAMETER.sub(lambda found: f"p.{fields[int(found[1])]}", wgsl)
 
 
+def parameter_count(wgsl: str) -> int:
+    """Returns how many of the parameters `$0`, `$1` ... are in WGSL."""
+    return len({*_PARAMETER.findall(wgsl)})
+
+
 def parameters(step: EpilogueOp) -> list[object]:
     """Returns the parameters of a step in the types that its WGSL expects: float32, but for those
     of `SUMS`."""

@@ -6,8 +6,6 @@ order of `$0` and `$1` in its WGSL."""
 
 from __future__ import annotations
 
-import re
-
 from tflgpu_plugin import kernels
 from tflgpu_plugin.ir import Node, Refusal
 
@@ -20,13 +18,12 @@ FUNCTIONS = {
 NUMBERS = {"gate_function": "gate_numbers", "content_function": "content_numbers",
            "state_function": "state_numbers", "activation": "activation_numbers"}  # fmt: skip
 # Functions that layers in loops and of TFLite may have; these take no numbers.
-PLAIN = ("tanh", "relu", "logistic")
+BASIC_FUNCTIONS = ("tanh", "relu", "logistic")
 WGSL = {
     name: kernels.EPILOGUE_OPS[name]
-    for name in (*PLAIN, "elu", "hard_sigmoid", "leaky_relu", "softplus", "softsign",
+    for name in (*BASIC_FUNCTIONS, "elu", "hard_sigmoid", "leaky_relu", "softplus", "softsign",
                  "thresholded_relu")
 } | {"affine": "$0 * v + $1", "scaled_tanh": "$0 * tanh_exact($1 * v)"}  # fmt: skip
-_PARAMETER = re.compile(r"\$\d")
 
 
 def attributes(op: str) -> str:
@@ -41,16 +38,12 @@ def refuse(node: Node) -> Refusal | None:
         if function not in WGSL:
             said = f"{node.op.upper()} with the activation {function} is not supported."
             return Refusal("activation.unsupported", said)
-        given, wanted = len(node.attributes.get(NUMBERS[name], ())), count(function)
+        given = len(node.attributes.get(NUMBERS[name], ()))
+        wanted = kernels.parameter_count(WGSL[function])
         if given != wanted:
             said = f"{node.op.upper()}: {function} takes {wanted} numbers, not {given}."
             return Refusal("attribute.invalid", said)
     return None
-
-
-def count(function: str) -> int:
-    """Returns how many numbers a function takes."""
-    return len({*_PARAMETER.findall(WGSL[function])})
 
 
 def written(node: Node) -> tuple[dict[str, object], dict[str, object]]:

@@ -10,7 +10,7 @@ from math import prod
 
 from tflgpu_plugin.ir import Graph, Node, Refusal, Shape, Target
 from tflgpu_plugin.ops.decompose import Decomposition, lower_decomposed
-from tflgpu_plugin.ops.gate_functions import PLAIN
+from tflgpu_plugin.ops.gate_functions import BASIC_FUNCTIONS
 from tflgpu_plugin.ops.recurrent import too_large
 from tflgpu_plugin.ops.table import Op
 
@@ -21,7 +21,7 @@ def refuse(graph: Graph, node: Node, target: Target) -> Refusal | None:
     """Requires constant weights of shapes that fit, at most 512 units, and an activation that `rnn`
     has."""
     activation = node.attributes.get("activation", "none")
-    if activation not in PLAIN:
+    if activation not in BASIC_FUNCTIONS:
         said = f"A recurrent layer with the activation {activation} is not supported."
         return Refusal("activation.unsupported", said)
     if any(graph.constant(node.operand(k)) is None for k in (WEIGHTS, RECURRENT, BIAS)):
